@@ -1,0 +1,160 @@
+#include "dispatch.h"
+
+#include <sodium.h>
+#include <string.h>
+
+/*
+ * The dispatch table: the last row of a mode whose engine can run and whose length is reached serves. Where two engines
+ * of a mode cross was measured: docs/engines.md has the figures and the command.
+ */
+static const struct {
+    const dv_engine *engine;
+    size_t from_len; /* of the plaintext */
+} table[] = {
+    {&dv_engine_openssl_aes256gcm, 0},
+    {&dv_engine_sodium_aes256gcm, 0},
+    {&dv_engine_openssl_aes256gcm, 512},
+    {&dv_engine_sodium_xchacha20poly1305, 0},
+    {&dv_engine_openssl_xchacha20poly1305, 1024},
+};
+
+#define TABLE_LEN (sizeof table / sizeof table[0])
+
+static const dv_engine *const engines[] = {
+    &dv_engine_openssl_aes256gcm,
+    &dv_engine_sodium_aes256gcm,
+    &dv_engine_sodium_xchacha20poly1305,
+    &dv_engine_openssl_xchacha20poly1305,
+};
+
+#define ENGINE_COUNT (sizeof engines / sizeof engines[0])
+
+/* What serves a mode: ranges in order of from_len, each with the place of its engine's key. */
+typedef struct range {
+    const dv_engine *engine;
+    size_t from_len;
+    size_t key_index;
+} range;
+
+static struct {
+    range ranges[DV_RANGE_MAX];
+    size_t count;
+} chosen[DV_MODE_COUNT];
+
+static size_t key_index_of(dv_mode mode, const dv_engine *engine)
+{
+    size_t i = 0;
+    while (i < chosen[mode].count && chosen[mode].ranges[i].engine != engine)
+        i++;
+    return i;
+}
+
+/* A row that starts where the last range starts takes its place; one with the same engine only widens it. */
+static void add_range(dv_mode mode, const dv_engine *engine, size_t from_len)
+{
+    size_t *count = &chosen[mode].count;
+    if (*count && chosen[mode].ranges[*count - 1].from_len == from_len)
+        --*count;
+    if (*count && chosen[mode].ranges[*count - 1].engine == engine)
+        return;
+    range added = {engine, from_len, key_index_of(mode, engine)};
+    chosen[mode].ranges[(*count)++] = added;
+}
+
+dv_result dv_dispatch_init(void)
+{
+    for (int mode = 0; mode < DV_MODE_COUNT; mode++)
+        chosen[mode].count = 0;
+    for (size_t i = 0; i < TABLE_LEN; i++)
+        if (!table[i].engine->unavailable())
+            add_range(table[i].engine->mode, table[i].engine, table[i].from_len);
+    for (int mode = 0; mode < DV_MODE_COUNT; mode++)
+        if (!chosen[mode].count)
+            return DV_ERROR_ENGINE;
+    return DV_DONE;
+}
+
+const dv_engine *dv_engine_find(const char *name)
+{
+    for (size_t i = 0; i < ENGINE_COUNT; i++)
+        if (!strcmp(engines[i]->name, name))
+            return engines[i];
+    return NULL;
+}
+
+dv_result dv_force_engine(const char *name)
+{
+    const dv_engine *engine = dv_engine_find(name);
+    if (!engine || engine->unavailable())
+        return DV_ERROR_ENGINE;
+    chosen[engine->mode].count = 0;
+    add_range(engine->mode, engine, 0);
+    return DV_DONE;
+}
+
+size_t dv_engine_count(void)
+{
+    return ENGINE_COUNT;
+}
+
+void dv_engine_describe(size_t index, dv_engine_info *info)
+{
+    const dv_engine *engine = engines[index];
+    memset(info, 0, sizeof *info);
+    info->name = engine->name;
+    info->mode = engine->mode;
+    info->unavailable = engine->unavailable();
+    for (size_t i = 0; i < chosen[engine->mode].count; i++) {
+        const range *r = &chosen[engine->mode].ranges[i];
+        if (r->engine != engine)
+            continue;
+        info->range_from[info->range_count] = r->from_len;
+        info->range_to[info->range_count] = i + 1 < chosen[engine->mode].count ? r[1].from_len : SIZE_MAX;
+        info->range_count++;
+    }
+}
+
+dv_result dv_cipher_init(dv_cipher *cipher, dv_mode mode, dv_direction direction, const uint8_t key[DV_KEY_LEN])
+{
+    cipher->mode = mode;
+    cipher->direction = direction;
+    for (size_t i = 0; i < chosen[mode].count; i++) {
+        const range *r = &chosen[mode].ranges[i];
+        if (r->key_index == i && !r->engine->set_key(&cipher->keys[i], direction, key)) {
+            dv_cipher_wipe(cipher);
+            return DV_ERROR_ENGINE;
+        }
+    }
+    return DV_DONE;
+}
+
+void dv_cipher_wipe(dv_cipher *cipher)
+{
+    for (size_t i = 0; i < chosen[cipher->mode].count; i++)
+        if (chosen[cipher->mode].ranges[i].key_index == i)
+            chosen[cipher->mode].ranges[i].engine->wipe(&cipher->keys[i]);
+    sodium_memzero(cipher->keys, sizeof cipher->keys);
+}
+
+static const range *range_for(const dv_cipher *cipher, size_t len)
+{
+    const range *r = chosen[cipher->mode].ranges;
+    const range *last = r + chosen[cipher->mode].count - 1;
+    while (r < last && len >= r[1].from_len)
+        r++;
+    return r;
+}
+
+bool dv_cipher_seal(dv_cipher *cipher, const uint8_t *nonce, const uint8_t *aad, size_t aad_len, const uint8_t *plain,
+                    size_t plain_len, uint8_t *out)
+{
+    const range *r = range_for(cipher, plain_len);
+    return r->engine->seal(&cipher->keys[r->key_index], nonce, aad, aad_len, plain, plain_len, out);
+}
+
+bool dv_cipher_open(dv_cipher *cipher, const uint8_t *nonce, const uint8_t *aad, size_t aad_len, const uint8_t *sealed,
+                    size_t sealed_len, uint8_t *out)
+{
+    const range *r = range_for(cipher, sealed_len);
+    return r->engine->open(&cipher->keys[r->key_index], nonce, aad, aad_len, sealed, sealed_len, out);
+}

@@ -1,0 +1,31 @@
+/* Which engine serves which mode on this machine, for which length of plaintext; and a mode's engines, keyed. */
+#ifndef DV_DISPATCH_H
+#define DV_DISPATCH_H
+
+#include "engine.h"
+
+/* Rows that one mode may have in the table, and so the ranges of lengths and the engines that may share it. */
+#define DV_RANGE_MAX 4
+
+dv_result dv_dispatch_init(void);
+
+/* A key, made ready for one direction in every engine that serves the mode. */
+typedef struct dv_cipher {
+    dv_mode mode;
+    dv_direction direction;
+    dv_engine_key keys[DV_RANGE_MAX]; /* of the ranges; a range whose engine has an earlier range uses that one's */
+} dv_cipher;
+
+dv_result dv_cipher_init(dv_cipher *cipher, dv_mode mode, dv_direction direction, const uint8_t key[DV_KEY_LEN]);
+void dv_cipher_wipe(dv_cipher *cipher);
+
+/* As in engine.h. The nonce has DV_NONCE_MAX_LEN bytes, of which the mode uses the first 12 or all 24. */
+bool dv_cipher_seal(dv_cipher *cipher, const uint8_t *nonce, const uint8_t *aad, size_t aad_len, const uint8_t *plain,
+                    size_t plain_len, uint8_t *out);
+bool dv_cipher_open(dv_cipher *cipher, const uint8_t *nonce, const uint8_t *aad, size_t aad_len, const uint8_t *sealed,
+                    size_t sealed_len, uint8_t *out);
+
+/* The engine of this name, whether it can run or not; NULL where there is none. */
+const dv_engine *dv_engine_find(const char *name);
+
+#endif

@@ -1,0 +1,186 @@
+/*
+ * dvcrypto's C layer: seal and open bursts of RTP and RTCP packets in Discord's two transport modes.
+ *
+ * This is its whole API. The Python layer takes its declarations from this very page, so only plain C11 declarations,
+ * integer macros and enums stand here. Lengths are bytes. Nothing here knows Python.
+ */
+#ifndef DVCRYPTO_H
+#define DVCRYPTO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DV_KEY_LEN 32
+#define DV_TAG_LEN 16
+#define DV_SUFFIX_LEN 4         /* the part of the nonce that travels behind the tag */
+#define DV_OVERHEAD_LEN 20      /* what sealing adds: tag and suffix */
+#define DV_PACKET_MAX_LEN 65535 /* of a sealed packet */
+#define DV_REPLAY_WINDOW_MAX 32768
+
+typedef enum dv_mode {
+    DV_MODE_AES256_GCM,         /* aead_aes256_gcm_rtpsize */
+    DV_MODE_XCHACHA20_POLY1305, /* aead_xchacha20_poly1305_rtpsize */
+    DV_MODE_COUNT
+} dv_mode;
+
+/* What became of a call. */
+typedef enum dv_result {
+    DV_DONE,
+    DV_ERROR_ARGUMENT, /* a value outside its range */
+    DV_ERROR_VERSION,  /* a linked library is too old */
+    DV_ERROR_ENGINE,   /* no engine of that name or mode can run here, or a library call failed */
+    DV_ERROR_MEMORY,
+    DV_ERROR_CLOSED,
+    DV_ERROR_FORKED,    /* the sealer was made before a fork, in the parent */
+    DV_ERROR_EXHAUSTED, /* the nonces are used up, for ever */
+    DV_ERROR_CAPACITY,  /* the output is too small */
+    DV_ERROR_OVERLAP,   /* an input overlaps the output without starting exactly at its own place in it */
+    DV_ERROR_PACKET     /* a packet cannot be sealed: see dv_refusal */
+} dv_result;
+
+/* What became of one packet that was opened. */
+typedef enum dv_status {
+    DV_OK,
+    DV_EMPTY,     /* authentic, but without a byte of payload */
+    DV_TRUNCATED, /* shorter than its header calls for */
+    DV_MALFORMED,
+    DV_NOT_MEDIA, /* a keep-alive or an IP discovery packet */
+    DV_BAD_TAG,
+    DV_REPLAYED,
+    DV_STATUS_COUNT
+} dv_status;
+
+/* Why a packet is refused. Each comes with the value that was found and the limit it breaks. */
+typedef enum dv_fault {
+    DV_FAULT_NONE,
+    DV_FAULT_SHORT,          /* bytes in the packet, bytes it needs */
+    DV_FAULT_LONG,           /* bytes in the packet, bytes it may have */
+    DV_FAULT_VERSION,        /* the RTP version, 2 */
+    DV_FAULT_HEADER_LEN,     /* bytes in the header given, bytes its bits call for */
+    DV_FAULT_EXTENSION_LONG, /* bytes in the extension's body, bytes behind the header */
+    DV_FAULT_PADDING_ZERO,   /* 0, 1 */
+    DV_FAULT_PADDING_LONG,   /* the padding count, bytes there are for it */
+    DV_FAULT_KEEP_ALIVE,
+    DV_FAULT_DISCOVERY,
+    DV_FAULT_TAG,
+    DV_FAULT_REPLAY, /* the sequence number, the newest one seen */
+    DV_FAULT_COUNT
+} dv_fault;
+
+/* The first packet that a sealer refused. */
+typedef struct dv_refusal {
+    size_t index;   /* in the burst */
+    uint32_t fault; /* dv_fault */
+    uint32_t value;
+    uint32_t limit;
+} dv_refusal;
+
+/*
+ * One packet opened. The plain packet is header (header_len), extension body (extension_len), payload, padding
+ * (padding_len); its length is plain_len. All lengths are 0 unless status is DV_OK or DV_EMPTY.
+ */
+typedef struct dv_opened {
+    uint8_t status; /* dv_status */
+    uint8_t fault;  /* dv_fault */
+    uint8_t is_rtcp;
+    uint8_t padding_len;
+    uint8_t suffix[4]; /* of the nonce, as it was on the wire */
+    uint16_t header_len;
+    uint16_t extension_len;
+    uint32_t plain_len;
+    uint32_t value; /* of the fault */
+    uint32_t limit;
+} dv_opened;
+
+/* A stream of RTP packets under one SSRC. The caller owns it; the sealer that serves it advances it, under its lock. */
+typedef struct dv_stream {
+    uint32_t ssrc;
+    uint32_t timestamp;    /* of the next packet */
+    uint16_t sequence;     /* of the next packet */
+    uint8_t payload_type;  /* 0 to 127 */
+    uint8_t has_extension; /* 0 or 1 */
+    uint16_t extension_profile;
+    uint16_t extension_len;   /* of the body: a multiple of 4 */
+    uint32_t max_packet_len;  /* of a sealed packet */
+    const uint8_t *extension; /* the body; the caller keeps it alive */
+} dv_stream;
+
+/* What an engine is and what it serves on this machine. */
+typedef struct dv_engine_info {
+    const char *name;
+    int mode;                /* dv_mode */
+    const char *unavailable; /* NULL, or the reason why it cannot run here */
+    size_t range_count;      /* how many ranges of plaintext length it serves */
+    size_t range_from[4];    /* first length of each */
+    size_t range_to[4];      /* the length after the last one; SIZE_MAX is no end */
+} dv_engine_info;
+
+typedef struct dv_sealer dv_sealer;
+typedef struct dv_opener dv_opener;
+
+/* Once before anything else, from one thread: prepares the linked libraries and chooses the engines. */
+dv_result dv_init(void);
+
+/* Serve the mode of the engine of this name by it alone. Before any sealer or opener is made. */
+dv_result dv_force_engine(const char *name);
+
+/*
+ * Tell how a host language gives up its interpreter lock and takes it back; dvcrypto calls them around waits and around
+ * bursts of at least long_work_len bytes, and never takes the interpreter lock back while it holds a lock of its own.
+ */
+void dv_set_host(void *(*leave)(void), void (*enter)(void *host_state), size_t long_work_len);
+
+const char *dv_sodium_version(void);
+const char *dv_openssl_version(void);
+int dv_aes_accelerated(void); /* 1 where the CPU has instructions for AES and carry-less multiplication */
+size_t dv_engine_count(void);
+void dv_engine_describe(size_t index, dv_engine_info *info);
+
+void dv_wipe(void *memory, size_t len); /* zeroes that no compiler removes */
+
+/* The counter starts at first_nonce and is written big-endian where big_endian is 1. Copies the key. */
+dv_result dv_sealer_new(dv_sealer **sealer, int mode, const uint8_t *key, uint32_t first_nonce, int big_endian);
+void dv_sealer_close(dv_sealer *sealer); /* wipes the key; later calls are refused */
+void dv_sealer_free(dv_sealer *sealer);  /* closes and frees; NULL is allowed */
+uint64_t dv_sealer_packets_left(dv_sealer *sealer);
+
+/*
+ * Seal one packet given as its clear header and the rest. Writes header_len + payload_len + DV_OVERHEAD_LEN bytes.
+ * Input and output may be the same memory where each part already stands at its place; any other overlap is refused.
+ */
+dv_result dv_sealer_seal(dv_sealer *sealer, const uint8_t *header, size_t header_len, const uint8_t *payload,
+                         size_t payload_len, uint8_t *out, size_t out_capacity, dv_refusal *refusal);
+
+/*
+ * Seal count plain packets, one behind the other into out: packet i takes packet_lens[i] + DV_OVERHEAD_LEN bytes. The
+ * whole burst is checked before a nonce is used; a failure after that wipes the output and burns the burst's nonces.
+ */
+dv_result dv_sealer_seal_burst(dv_sealer *sealer, const uint8_t *const *packets, const size_t *packet_lens,
+                               size_t count, uint8_t *out, size_t out_capacity, dv_refusal *refusal);
+
+/* How many packets a frame makes, each of them (but the last) with so many bytes of payload, and their bytes in all. */
+dv_result dv_stream_measure(const dv_stream *stream, size_t frame_len, size_t *packet_count, size_t *payload_len,
+                            size_t *sealed_len);
+
+/*
+ * Cut a frame at max_packet_len, put RTP headers in front and seal the packets, one behind the other into out. The
+ * last packet carries the marker where marker is 1. Then the sequence number has advanced by the number of packets and
+ * the timestamp by advance.
+ */
+dv_result dv_sealer_seal_frame(dv_sealer *sealer, dv_stream *stream, const uint8_t *frame, size_t frame_len, int marker,
+                               uint32_t advance, uint8_t *out, size_t out_capacity);
+
+/* replay_window 0 looks for no replays; otherwise the sequence numbers remembered for each SSRC. Copies the key. */
+dv_result dv_opener_new(dv_opener **opener, int mode, const uint8_t *key, uint32_t replay_window);
+void dv_opener_close(dv_opener *opener);
+void dv_opener_free(dv_opener *opener);
+void dv_opener_count(dv_opener *opener, uint64_t *counts); /* packets so far by status, DV_STATUS_COUNT of them */
+
+/*
+ * Open count sealed packets. Packet i is written where it starts when the packets lie one behind the other in out, its
+ * last DV_OVERHEAD_LEN bytes zero; the whole of it is zero when it does not open. One bad packet touches no other.
+ */
+dv_result dv_opener_open_burst(dv_opener *opener, const uint8_t *const *packets, const size_t *packet_lens,
+                               size_t count, uint8_t *out, size_t out_capacity, dv_opened *opened);
+
+#endif

@@ -1,0 +1,21 @@
+/* What the two OpenSSL engines share: an AEAD through EVP, context and cipher kept, one packet a call. */
+#ifndef DV_EVP_H
+#define DV_EVP_H
+
+#include "engine.h"
+
+#include <openssl/evp.h>
+
+/* The cipher of this name, fetched at the first call from any thread that holds no other; NULL where there is none. */
+const EVP_CIPHER *dv_evp_cipher(EVP_CIPHER **fetched, const char *name);
+
+/* A context for one direction with the cipher set, and the key where it is not NULL. NULL when OpenSSL fails. */
+EVP_CIPHER_CTX *dv_evp_new(const EVP_CIPHER *cipher, dv_direction direction, const uint8_t *key);
+
+/* Seal and open as in engine.h. The key is NULL where the context keeps the one it has. */
+bool dv_evp_seal(EVP_CIPHER_CTX *context, const uint8_t *key, const uint8_t *iv, const uint8_t *aad, size_t aad_len,
+                 const uint8_t *plain, size_t plain_len, uint8_t *out);
+bool dv_evp_open(EVP_CIPHER_CTX *context, const uint8_t *key, const uint8_t *iv, const uint8_t *aad, size_t aad_len,
+                 const uint8_t *sealed, size_t sealed_len, uint8_t *out);
+
+#endif

@@ -1,0 +1,43 @@
+/* The linked libraries: their versions, and making them ready. */
+#include "dispatch.h"
+#include "platform.h"
+
+#include <openssl/crypto.h>
+#include <sodium.h>
+#include <stdio.h>
+
+/* The oldest that the tests are run with: Debian 12's. */
+#define SODIUM_OLDEST 10018         /* 1.0.18, as major * 10000 + minor * 1000 + patch */
+#define OPENSSL_OLDEST 0x30000000UL /* 3.0.0, as OpenSSL_version_num() gives it */
+
+static bool sodium_is_old(void)
+{
+    int major = 0, minor = 0, patch = 0;
+    if (sscanf(sodium_version_string(), "%d.%d.%d", &major, &minor, &patch) != 3)
+        return true;
+    return major * 10000 + minor * 1000 + patch < SODIUM_OLDEST;
+}
+
+dv_result dv_init(void)
+{
+    if (sodium_is_old() || OpenSSL_version_num() < OPENSSL_OLDEST)
+        return DV_ERROR_VERSION;
+    if (sodium_init() < 0 || !dv_platform_init())
+        return DV_ERROR_MEMORY;
+    return dv_dispatch_init();
+}
+
+const char *dv_sodium_version(void)
+{
+    return sodium_version_string();
+}
+
+const char *dv_openssl_version(void)
+{
+    return OpenSSL_version(OPENSSL_VERSION_STRING);
+}
+
+void dv_wipe(void *memory, size_t len)
+{
+    sodium_memzero(memory, len);
+}

@@ -1,0 +1,43 @@
+#include "places.h"
+
+bool dv_overlap_allowed(const uint8_t *input, size_t input_len, const uint8_t *place, const uint8_t *out,
+                        size_t out_len)
+{
+    uintptr_t in = (uintptr_t)input, start = (uintptr_t)out;
+    return input_len == 0 || input == place || in >= start + out_len || start >= in + input_len;
+}
+
+dv_result dv_places_plan(dv_places *places, const uint8_t *const *packets, const size_t *packet_lens, size_t count,
+                         size_t extra_len, uint8_t *out, size_t out_capacity)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t packet_len = packet_lens[i];
+        if (packet_len > out_capacity - total || extra_len > out_capacity - total - packet_len)
+            return DV_ERROR_CAPACITY;
+        total += packet_len + extra_len;
+    }
+    places->out = out;
+    places->len = total;
+    places->extra_len = extra_len;
+    places->taken = 0;
+
+    dv_places trial = *places;
+    uint8_t *place;
+    dv_result result = DV_DONE;
+    for (size_t i = 0; i < count && result == DV_DONE; i++)
+        result = dv_places_take(&trial, packets[i], packet_lens[i], &place);
+    return result;
+}
+
+dv_result dv_places_take(dv_places *places, const uint8_t *packet, size_t packet_len, uint8_t **place)
+{
+    size_t left = places->len - places->taken;
+    if (packet_len > left || places->extra_len > left - packet_len)
+        return DV_ERROR_CAPACITY;
+    *place = places->out + places->taken;
+    if (!dv_overlap_allowed(packet, packet_len, *place, places->out, places->len))
+        return DV_ERROR_OVERLAP;
+    places->taken += packet_len + places->extra_len;
+    return DV_DONE;
+}

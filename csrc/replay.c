@@ -1,0 +1,142 @@
+#include "replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_BITS 64
+
+typedef struct sender {
+    uint16_t newest;       /* sequence number */
+    uint64_t newest_index; /* the same, extended so that it never wraps */
+    uint64_t last_used;    /* by the replay's clock */
+    uint64_t bits[];       /* a ring: bit (index modulo its size) is set where that index was accepted */
+} sender;
+
+struct dv_replay {
+    uint32_t window;
+    size_t ring_bits; /* a power of two, at least window + WORD_BITS: whole words are cleared ahead of the window */
+    uint64_t clock;
+    size_t count;
+    uint32_t ssrcs[DV_REPLAY_SSRC_MAX]; /* by themselves, so that finding one reads little memory */
+    sender *senders[DV_REPLAY_SSRC_MAX];
+};
+
+static size_t ring_bits_for(uint32_t window)
+{
+    size_t bits = WORD_BITS;
+    while (bits < (size_t)window + WORD_BITS)
+        bits *= 2;
+    return bits;
+}
+
+dv_replay *dv_replay_new(uint32_t window)
+{
+    dv_replay *replay = calloc(1, sizeof *replay);
+    if (!replay)
+        return NULL;
+    replay->window = window;
+    replay->ring_bits = ring_bits_for(window);
+    return replay;
+}
+
+void dv_replay_free(dv_replay *replay)
+{
+    if (!replay)
+        return;
+    for (size_t i = 0; i < replay->count; i++)
+        free(replay->senders[i]);
+    free(replay);
+}
+
+static size_t find(const dv_replay *replay, uint32_t ssrc)
+{
+    size_t i = 0;
+    while (i < replay->count && replay->ssrcs[i] != ssrc)
+        i++;
+    return i;
+}
+
+/* How far the sequence number is ahead of the newest one: the nearer way round of the 16-bit circle. */
+static int32_t ahead(const sender *from, uint16_t sequence)
+{
+    return (int16_t)(uint16_t)(sequence - from->newest);
+}
+
+static uint64_t *word_of(const dv_replay *replay, sender *of, uint64_t index)
+{
+    return &of->bits[index % replay->ring_bits / WORD_BITS];
+}
+
+static uint64_t bit_of(uint64_t index)
+{
+    return (uint64_t)1 << index % WORD_BITS;
+}
+
+bool dv_replay_seen(const dv_replay *replay, uint32_t ssrc, uint16_t sequence, uint16_t *newest)
+{
+    size_t i = find(replay, ssrc);
+    if (i == replay->count)
+        return false;
+    sender *from = replay->senders[i];
+    int32_t distance = ahead(from, sequence);
+    *newest = from->newest;
+    if (distance > 0)
+        return false;
+    if ((uint32_t)-distance >= replay->window)
+        return true;
+    uint64_t index = from->newest_index + (uint64_t)(int64_t)distance;
+    return *word_of(replay, from, index) & bit_of(index);
+}
+
+static sender *add(dv_replay *replay, uint32_t ssrc, uint16_t sequence)
+{
+    size_t place = replay->count;
+    if (place == DV_REPLAY_SSRC_MAX) {
+        place = 0;
+        for (size_t i = 1; i < replay->count; i++)
+            if (replay->senders[i]->last_used < replay->senders[place]->last_used)
+                place = i;
+    }
+    sender *added = calloc(1, sizeof *added + replay->ring_bits / 8);
+    if (!added)
+        return NULL;
+    if (place < replay->count)
+        free(replay->senders[place]);
+    else
+        replay->count++;
+    replay->senders[place] = added;
+    replay->ssrcs[place] = ssrc;
+    added->newest = sequence;
+    added->newest_index = (uint64_t)1 << 32; /* far from 0, so that going back never wraps */
+    return added;
+}
+
+/* Move the newest index forward, clearing the words that come into use. */
+static void advance(dv_replay *replay, sender *of, uint32_t distance)
+{
+    uint64_t from_word = of->newest_index / WORD_BITS, to_word = (of->newest_index + distance) / WORD_BITS;
+    size_t words = replay->ring_bits / WORD_BITS;
+    if (to_word - from_word >= words)
+        memset(of->bits, 0, words * sizeof of->bits[0]);
+    else
+        for (uint64_t word = from_word + 1; word <= to_word; word++)
+            of->bits[word % words] = 0;
+    of->newest_index += distance;
+}
+
+bool dv_replay_accept(dv_replay *replay, uint32_t ssrc, uint16_t sequence)
+{
+    size_t i = find(replay, ssrc);
+    sender *from = i < replay->count ? replay->senders[i] : add(replay, ssrc, sequence);
+    if (!from)
+        return false;
+    int32_t distance = ahead(from, sequence);
+    uint64_t index = from->newest_index + (uint64_t)(int64_t)distance;
+    if (distance > 0) {
+        advance(replay, from, (uint32_t)distance);
+        from->newest = sequence;
+    }
+    *word_of(replay, from, index) |= bit_of(index);
+    from->last_used = ++replay->clock;
+    return true;
+}

@@ -1,0 +1,23 @@
+/* A window of the RTP sequence numbers that were opened, for each SSRC (RFC 6479; RFC 3711, sections 3.3.1 and 3.3.2). */
+#ifndef DV_REPLAY_H
+#define DV_REPLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* More senders than one voice session has; beyond it, the one that was silent longest is forgotten. */
+#define DV_REPLAY_SSRC_MAX 1024
+
+typedef struct dv_replay dv_replay;
+
+dv_replay *dv_replay_new(uint32_t window); /* NULL when there is no memory */
+void dv_replay_free(dv_replay *replay);
+
+/* Whether the sequence number was accepted before or lies behind the window. Changes nothing. newest is for reports. */
+bool dv_replay_seen(const dv_replay *replay, uint32_t ssrc, uint16_t sequence, uint16_t *newest);
+
+/* Remember a packet that is authentic. False when there is no memory for a new SSRC. */
+bool dv_replay_accept(dv_replay *replay, uint32_t ssrc, uint16_t sequence);
+
+#endif

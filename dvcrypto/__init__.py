@@ -1,0 +1,53 @@
+"""Seal and open bursts of Discord voice and video packets at C speed."""
+
+from dvcrypto.bursts import Burst
+from dvcrypto.errors import (
+    AuthenticationFailed,
+    DvcryptoError,
+    EngineUnavailable,
+    Malformed,
+    NoCommonMode,
+    NonceExhausted,
+    OpenError,
+    Replayed,
+    SealerClosed,
+    SealerForked,
+    SealError,
+    Truncated,
+)
+from dvcrypto.modes import Engine, Mode, aes_accelerated, choose_mode, engines, versions
+from dvcrypto.opening import OpenedBurst, OpenedPacket, Opener, OpenerStats, Status
+from dvcrypto.rtp import RtcpHeader, RtpExtension, RtpHeader
+from dvcrypto.sealing import RtpStream, Sealer
+
+__all__ = [
+    "AuthenticationFailed",
+    "Burst",
+    "DvcryptoError",
+    "Engine",
+    "EngineUnavailable",
+    "Malformed",
+    "Mode",
+    "NoCommonMode",
+    "NonceExhausted",
+    "OpenError",
+    "OpenedBurst",
+    "OpenedPacket",
+    "Opener",
+    "OpenerStats",
+    "Replayed",
+    "RtcpHeader",
+    "RtpExtension",
+    "RtpHeader",
+    "RtpStream",
+    "SealError",
+    "Sealer",
+    "SealerClosed",
+    "SealerForked",
+    "Status",
+    "Truncated",
+    "aes_accelerated",
+    "choose_mode",
+    "engines",
+    "versions",
+]

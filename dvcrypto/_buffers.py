@@ -1,0 +1,118 @@
+"""Arguments that hold bytes: keys, packets and outputs, checked and handed to C."""
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from dvcrypto._library import ffi, lib
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+KEY_LEN: Final = 32
+OVERHEAD_LEN: Final = 20
+PACKET_MAX_LEN: Final = 65535
+
+_NOT_ALL_BYTES: Final = int(ffi.cast("size_t", -1))
+
+
+def view(name: str, value: "Buffer") -> memoryview:
+    """A view of a contiguous bytes-like argument.
+
+    Raises TypeError where it is not bytes-like or has items of more than 1 byte, BufferError where it is not contiguous.
+    """
+    try:
+        viewed = memoryview(value)
+    except TypeError:
+        message = f"{name} must be bytes-like, not {type(value).__name__}"
+        raise TypeError(message) from None
+    if viewed.itemsize != 1:
+        message = f"{name} has items of {viewed.itemsize} bytes; they must have 1"
+        raise TypeError(message)
+    if not viewed.c_contiguous:
+        message = f"{name} is not contiguous in memory; pass bytes({name})"
+        raise BufferError(message)
+    return viewed
+
+
+def read(name: str, value: "Buffer") -> bytes:
+    """A bytes-like argument as bytes."""
+    return value if type(value) is bytes else view(name, value).tobytes()
+
+
+def writable(name: str, value: "Buffer", needed: int) -> memoryview:
+    """A view of an output's first ``needed`` bytes."""
+    viewed = view(name, value)
+    if viewed.readonly:
+        message = f"{name} is read-only ({type(value).__name__}); it must be writable"
+        raise BufferError(message)
+    if viewed.nbytes < needed:
+        message = f"{name} is {viewed.nbytes} bytes; {needed} are needed"
+        raise ValueError(message)
+    return viewed.cast("B")[:needed]
+
+
+def integer(name: str, value: int, lowest: int, highest: int) -> int:
+    """An integer argument within its range."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        message = f"{name} must be an integer, not {type(value).__name__}"
+        raise TypeError(message) from None
+    if not lowest <= number <= highest:
+        message = f"{name} is {number}; it must be from {lowest} to {highest}"
+        raise ValueError(message)
+    return number
+
+
+def key_pointer(key: "Buffer | Sequence[int]") -> Any:
+    """A key for C to copy: 32 bytes, or a list of 32 integers. No error tells any of it."""
+    if isinstance(key, (list, tuple)):
+        if len(key) != KEY_LEN:
+            message = f"key has {len(key)} integers; it must have {KEY_LEN}"
+            raise ValueError(message)
+        for index, value in enumerate(key):
+            if type(value) is not int or not 0 <= value <= 255:  # noqa: PLR2004
+                message = f"key[{index}] is not an integer from 0 to 255"
+                raise ValueError(message)
+        return ffi.gc(ffi.new(f"uint8_t[{KEY_LEN}]", key), _wipe_key)
+    viewed = view("key", key)  # type: ignore[arg-type]
+    if viewed.nbytes != KEY_LEN:
+        message = f"key is {viewed.nbytes} bytes; it must be {KEY_LEN}"
+        raise ValueError(message)
+    return ffi.from_buffer("uint8_t[]", viewed)
+
+
+def _wipe_key(key: Any) -> None:
+    lib.dv_wipe(key, KEY_LEN)
+
+
+class Gathered:
+    """The packets of a burst as C takes them: ``pointers`` and ``lens``, ``count`` of each, ``total`` bytes in all.
+
+    They stay valid while this object lives.
+    """
+
+    __slots__ = ("_held", "count", "lens", "pointers", "total")
+
+    def __init__(self, packets: "Iterable[Buffer]") -> None:
+        """Raises TypeError or BufferError that names the packet."""
+        if isinstance(packets, (bytes, bytearray, memoryview, str)):
+            message = f"packets must be a sequence of packets, not {type(packets).__name__}"
+            raise TypeError(message)
+        items = tuple(packets)
+        self.count = len(items)
+        self.pointers = ffi.new("const uint8_t *[]", self.count)
+        self.lens = ffi.new("size_t[]", self.count)
+        self.total = lib.dv_python_gather(id(items), self.pointers, self.lens)
+        self._held: object = items
+        if self.total == _NOT_ALL_BYTES:
+            self._gather_views(items)
+
+    def _gather_views(self, items: "tuple[Buffer, ...]") -> None:
+        buffers = [ffi.from_buffer("uint8_t[]", view(f"packets[{i}]", item)) for i, item in enumerate(items)]
+        for i, buffer in enumerate(buffers):
+            self.pointers[i] = buffer
+            self.lens[i] = len(buffer)
+        self.total = sum(self.lens)
+        self._held = buffers

@@ -1,0 +1,129 @@
+"""Builds ``dvcrypto._native``, cffi's binding of the C layer.
+
+libsodium and OpenSSL's libcrypto are found through pkg-config and linked dynamically, or, where the environment variable
+``DVCRYPTO_STATIC_PREFIX`` names a folder with ``include/`` and ``lib/``, taken from there and linked statically.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from cffi import FFI
+
+PACKAGE = Path(__file__).resolve().parent
+ROOT = PACKAGE.parent
+CSRC = ROOT / "csrc"
+
+# Declared for Python alone, defined in _native_python.h.
+PYTHON_DECLARATIONS = """
+static void dv_python_host(size_t long_work_len);
+static size_t dv_python_gather(uintptr_t tuple_id, const uint8_t **packets, size_t *packet_lens);
+"""
+
+INSTALL = """\
+  Debian, Ubuntu:  sudo apt-get install {apt}
+  Fedora, RHEL:    sudo dnf install {dnf}
+  Alpine:          sudo apk add {apk}
+  macOS:           brew install {brew}"""
+
+
+class Library(NamedTuple):
+    """A library to link, by its pkg-config name, with what installs it under each package manager."""
+
+    pkg_config: str
+    oldest: str
+    apt: str
+    dnf: str
+    apk: str
+    brew: str
+
+
+LIBRARIES = (
+    Library("libsodium", "1.0.18", "libsodium-dev", "libsodium-devel", "libsodium-dev", "libsodium"),
+    Library("libcrypto", "3.0.0", "libssl-dev", "openssl-devel", "openssl-dev", "openssl@3"),
+)
+PKG_CONFIG = Library("pkg-config", "", "pkg-config", "pkgconf-pkg-config", "pkgconf", "pkgconf")
+
+
+def declarations(header: str) -> str:
+    """The C header as cffi reads it: without comments and preprocessor lines, but with its integer macros."""
+    header = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    kept = (line for line in header.splitlines() if not line.startswith("#") or re.match(r"#define \w+ \d+", line))
+    return "\n".join(kept)
+
+
+def missing(what: str, libraries: tuple[Library, ...]) -> SystemExit:
+    """The end of a build: what is missing, and the line that installs it, for each package manager."""
+    install = INSTALL.format(
+        **{
+            manager: " ".join(getattr(library, manager) for library in libraries)
+            for manager in ("apt", "dnf", "apk", "brew")
+        }
+    )
+    return SystemExit(f"dvcrypto cannot be built: {what}\n{install}\nThen run the same command again.")
+
+
+def pkg_config_flags() -> dict[str, list[str]]:
+    """Compiler and linker arguments from pkg-config."""
+    command = os.environ.get("PKG_CONFIG", "pkg-config")
+    if not shutil.which(command):
+        raise missing(f"{command} is not installed; it finds libsodium and libcrypto.", (PKG_CONFIG, *LIBRARIES))
+
+    def ask(*arguments: str) -> list[str]:
+        return subprocess.run([command, *arguments], check=True, capture_output=True, text=True).stdout.split()
+
+    for library in LIBRARIES:
+        name = f"{library.pkg_config} >= {library.oldest}"
+        if subprocess.run([command, "--exists", name], check=False).returncode != 0:
+            raise missing(f"pkg-config finds no {library.pkg_config} {library.oldest} or newer.", (library,))
+    names = [library.pkg_config for library in LIBRARIES]
+    return {"extra_compile_args": ask("--cflags", *names), "extra_link_args": ask("--libs", *names)}
+
+
+def static_flags(prefix: Path) -> dict[str, list[str]]:
+    """Compiler and linker arguments for the static libraries under a prefix."""
+    windows = sys.platform == "win32"
+    archives = [prefix / "lib" / (f"{name}.lib" if windows else f"{name}.a") for name in ("libsodium", "libcrypto")]
+    for needed in (prefix / "include" / "sodium.h", prefix / "include" / "openssl" / "evp.h", *archives):
+        if not needed.is_file():
+            raise missing(f"DVCRYPTO_STATIC_PREFIX is {prefix}, and {needed} is not there.", LIBRARIES)
+    flags = {"include_dirs": [str(prefix / "include")], "extra_objects": [str(archive) for archive in archives]}
+    if windows:
+        flags["extra_compile_args"] = ["/DSODIUM_STATIC"]
+        flags["libraries"] = ["advapi32", "crypt32", "gdi32", "user32", "ws2_32"]
+    elif sys.platform.startswith("linux"):
+        flags["libraries"] = ["pthread", "dl"]
+    return flags
+
+
+def platform_flags() -> dict[str, list[str]]:
+    """C11, and one dynamic symbol: a copy of OpenSSL must not clash with another one in the process."""
+    if sys.platform == "win32":
+        return {"extra_compile_args": ["/std:c11"]}
+    compile_args = ["-std=c11", "-fvisibility=hidden"]
+    if sys.platform == "darwin":
+        return {"extra_compile_args": compile_args, "extra_link_args": ["-Wl,-exported_symbol,_PyInit__native"]}
+    return {"extra_compile_args": compile_args, "extra_link_args": [f"-Wl,--version-script={CSRC / 'native.map'}"]}
+
+
+def extension_arguments() -> dict[str, list[str]]:
+    """All arguments of the extension."""
+    prefix = os.environ.get("DVCRYPTO_STATIC_PREFIX")
+    sources = sorted(str(path.relative_to(ROOT)) for path in CSRC.glob("*.c"))
+    headers = [str(path.relative_to(ROOT)) for path in (*CSRC.glob("*.h"), PACKAGE / "_native_python.h")]
+    arguments = {"sources": sources, "depends": headers, "include_dirs": [str(CSRC)]}
+    for flags in (static_flags(Path(prefix)) if prefix else pkg_config_flags(), platform_flags()):
+        for name, values in flags.items():
+            arguments[name] = arguments.get(name, []) + values
+    return arguments
+
+
+ffibuilder = FFI()
+ffibuilder.cdef(declarations((CSRC / "dvcrypto.h").read_text()) + PYTHON_DECLARATIONS)
+ffibuilder.set_source(
+    "dvcrypto._native", (PACKAGE / "_native_python.h").read_text(), **extension_arguments()
+)

@@ -1,0 +1,35 @@
+"""What the C layer found wrong, in words."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from dvcrypto._library import lib
+
+_WORDS: Final[dict[int, Callable[[str, int, int], str]]] = {
+    lib.DV_FAULT_SHORT: lambda name, value, limit: f"{name} is {value} bytes; it needs at least {limit}",
+    lib.DV_FAULT_LONG: lambda name, value, limit: (
+        f"{name} is {value} bytes; it may have at most {limit}, since a sealed packet holds at most "
+        f"{lib.DV_PACKET_MAX_LEN}"
+    ),
+    lib.DV_FAULT_VERSION: lambda name, value, limit: f"{name} has RTP version {value}; it must be {limit}",
+    lib.DV_FAULT_HEADER_LEN: lambda name, value, limit: f"{name} is {value} bytes; its bits call for {limit}",
+    lib.DV_FAULT_EXTENSION_LONG: lambda name, value, limit: (
+        f"{name} has a header extension of {value} bytes; behind its header there are {limit}"
+    ),
+    lib.DV_FAULT_PADDING_ZERO: lambda name, value, limit: f"{name} has a padding count of {value}; it is at least {limit}",
+    lib.DV_FAULT_PADDING_LONG: lambda name, value, limit: (
+        f"{name} has a padding count of {value}; there are {limit} bytes for it"
+    ),
+    lib.DV_FAULT_KEEP_ALIVE: lambda name, value, _: f"{name} is a keep-alive of {value} bytes, not media",
+    lib.DV_FAULT_DISCOVERY: lambda name, value, _: f"{name} is an IP discovery packet of {value} bytes, not media",
+    lib.DV_FAULT_TAG: lambda name, *_: f"{name} has a wrong tag: another key or mode, or it was changed",
+    lib.DV_FAULT_REPLAY: lambda name, value, limit: (
+        f"{name} has sequence number {value}, which was opened before or lies behind the replay window; the newest is "
+        f"{limit}"
+    ),
+}
+
+
+def sentence(name: str, fault: Any) -> str:
+    """The sentence for a ``dv_refusal`` or ``dv_opened``, with the value and the limit; ``name`` is the argument's."""
+    return _WORDS[fault.fault](name, fault.value, fault.limit)

@@ -1,0 +1,58 @@
+"""A sealed burst: packets one behind the other in one buffer."""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, overload
+
+from dvcrypto._buffers import OVERHEAD_LEN
+
+
+class Burst(Sequence[memoryview]):
+    """Sealed packets, contiguous in one buffer. Each item is a view into it, made when it is asked for."""
+
+    __slots__ = ("_lens", "_offsets", "buffer")
+
+    buffer: memoryview
+    """All packets, one behind the other."""
+
+    def __init__(self, buffer: memoryview, plain_lens: Any) -> None:
+        """``plain_lens`` has the length of each packet before it was sealed."""
+        self.buffer = buffer
+        self._lens = plain_lens
+        self._offsets: tuple[int, ...] | None = None
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each packet starts in ``buffer``, and behind the last one where it ends: one more than there are packets."""
+        if self._offsets is None:
+            self._offsets = tuple(accumulate((n + OVERHEAD_LEN for n in self._lens), initial=0))
+        return self._offsets
+
+    def tolist(self) -> list[bytes]:
+        """A copy of every packet."""
+        return [bytes(packet) for packet in self]
+
+    def __len__(self) -> int:
+        """How many packets."""
+        return len(self._lens)
+
+    @overload
+    def __getitem__(self, index: int) -> memoryview: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[memoryview]: ...
+    def __getitem__(self, index: int | slice) -> memoryview | list[memoryview]:
+        """A packet, or a list of them."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        offsets = self.offsets
+        return self.buffer[offsets[number] : offsets[number + 1]]
+
+    def __iter__(self) -> Iterator[memoryview]:
+        """The packets in order."""
+        offsets = self.offsets
+        return (self.buffer[start:end] for start, end in zip(offsets, offsets[1:], strict=False))
+
+    def __repr__(self) -> str:
+        """How many packets and bytes."""
+        return f"<dvcrypto.Burst of {len(self)} packets, {self.buffer.nbytes} bytes>"

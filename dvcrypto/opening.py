@@ -1,0 +1,306 @@
+"""Opening: a key, what it opened, and the packets themselves."""
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self, overload
+
+from dvcrypto import _buffers as buffers
+from dvcrypto._faults import sentence
+from dvcrypto._library import ffi, lib
+from dvcrypto.errors import AuthenticationFailed, Malformed, OpenError, Replayed, Truncated
+from dvcrypto.modes import Mode, as_mode, serving
+from dvcrypto.rtp import RtcpHeader, RtpExtension, RtpHeader
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class Status(enum.StrEnum):
+    """What became of a packet of a burst."""
+
+    OK = "ok"
+    EMPTY = "empty"
+    """Authentic, but without a byte of payload: padding only, or nothing at all."""
+    TRUNCATED = "truncated"
+    """Shorter than its header calls for."""
+    MALFORMED = "malformed"
+    """No RTP or RTCP, or a header that contradicts the packet's length."""
+    NOT_MEDIA = "not_media"
+    """An 8-byte keep-alive or a 74-byte IP discovery packet, which share the socket."""
+    BAD_TAG = "bad_tag"
+    """Another key or mode, or a packet that was changed."""
+    REPLAYED = "replayed"
+    """Opened before, or older than the replay window."""
+
+
+_STATUSES: Final[dict[int, Status]] = {getattr(lib, f"DV_{status.name}"): status for status in Status}
+_OPENED: Final = (Status.OK, Status.EMPTY)
+_ERRORS: Final[dict[Status, type[OpenError]]] = {
+    Status.TRUNCATED: Truncated,
+    Status.MALFORMED: Malformed,
+    Status.NOT_MEDIA: Malformed,
+    Status.BAD_TAG: AuthenticationFailed,
+    Status.REPLAYED: Replayed,
+}
+
+
+class OpenedPacket:
+    """A packet that was opened. Its parts are read when they are asked for."""
+
+    __slots__ = ("_extension_len", "_header_len", "_padding_len", "_plain", "is_rtcp", "nonce")
+
+    nonce: bytes
+    """The 4 bytes of it that were on the wire, as they were."""
+    is_rtcp: bool
+    """Whether this is RTCP, which has ``rtcp_header`` and no ``header``."""
+
+    def __init__(self, plain: bytes | memoryview, opened: Any) -> None:
+        """``plain`` starts with the plain packet that ``opened``, a ``dv_opened``, describes."""
+        self._plain = plain[: opened.plain_len]
+        self._header_len = opened.header_len
+        self._extension_len = opened.extension_len
+        self._padding_len = opened.padding_len
+        self.nonce = bytes(opened.suffix)
+        self.is_rtcp = bool(opened.is_rtcp)
+
+    @property
+    def plain(self) -> bytes:
+        """The whole packet as it was before it was sealed: header, extension, payload, padding."""
+        return bytes(self._plain)
+
+    @property
+    def header(self) -> RtpHeader:
+        """The RTP header. Raises ValueError for RTCP."""
+        if self.is_rtcp:
+            message = "an RTCP packet has no RTP header; see rtcp_header"
+            raise ValueError(message)
+        return RtpHeader.read(self._plain)
+
+    @property
+    def rtcp_header(self) -> RtcpHeader:
+        """The first 8 bytes of an RTCP packet. Raises ValueError for RTP."""
+        if not self.is_rtcp:
+            message = "an RTP packet has no RTCP header; see header"
+            raise ValueError(message)
+        return RtcpHeader.read(self._plain)
+
+    @property
+    def ssrc(self) -> int:
+        """The sender's SSRC, of RTP and RTCP alike."""
+        return self.rtcp_header.ssrc if self.is_rtcp else self.header.ssrc
+
+    @property
+    def extension(self) -> RtpExtension | None:
+        """The header extension, or None where there is none."""
+        if self.is_rtcp or not self._plain[0] & 0x10:
+            return None
+        start = self._header_len
+        profile = int.from_bytes(self._plain[start - 4 : start - 2], "big")
+        return RtpExtension(profile, bytes(self._plain[start : start + self._extension_len]))
+
+    @property
+    def payload(self) -> bytes:
+        """The payload without extension and padding; of RTCP, all behind the first 8 bytes."""
+        return bytes(self._plain[self._header_len + self._extension_len : len(self._plain) - self._padding_len])
+
+    def __repr__(self) -> str:
+        """The header, and the payload's length."""
+        header = self.rtcp_header if self.is_rtcp else self.header
+        return f"<dvcrypto.OpenedPacket {header}, {len(self.payload)} bytes of payload>"
+
+
+class OpenedBurst(Sequence[OpenedPacket | None]):
+    """The result of a burst: for each packet an OpenedPacket, or None where it did not open; ``statuses`` tell why."""
+
+    __slots__ = ("_offsets", "_opened", "_packet_lens", "_plain", "_statuses")
+
+    def __init__(self, plain: bytes, packet_lens: Any, opened: Any) -> None:
+        """``opened`` has a ``dv_opened`` for each packet; packet i lies in ``plain`` behind those before it."""
+        self._plain = memoryview(plain)
+        self._packet_lens = packet_lens
+        self._opened = opened
+        self._offsets: tuple[int, ...] | None = None
+        self._statuses: tuple[Status, ...] | None = None
+
+    @property
+    def statuses(self) -> tuple[Status, ...]:
+        """What became of each packet."""
+        if self._statuses is None:
+            size = ffi.sizeof("dv_opened")
+            first_bytes = memoryview(ffi.buffer(self._opened))[::size]  # status is dv_opened's first byte
+            self._statuses = tuple(_STATUSES[status] for status in first_bytes)
+        return self._statuses
+
+    def reason(self, index: int) -> str | None:
+        """Why a packet did not open, in a sentence with the value and the limit; None where it did."""
+        number = range(len(self))[index]
+        opened = self._opened[number]
+        return sentence(f"packets[{number}]", opened) if opened.fault else None
+
+    def __len__(self) -> int:
+        """How many packets went in."""
+        return len(self._packet_lens)
+
+    @overload
+    def __getitem__(self, index: int) -> OpenedPacket | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[OpenedPacket | None]: ...
+    def __getitem__(self, index: int | slice) -> OpenedPacket | None | list[OpenedPacket | None]:
+        """A packet or None, or a list of them."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        opened = self._opened[number]
+        if opened.fault:
+            return None
+        if self._offsets is None:
+            self._offsets = tuple(accumulate(self._packet_lens, initial=0))
+        return OpenedPacket(self._plain[self._offsets[number] :], opened)
+
+    def __iter__(self) -> Iterator[OpenedPacket | None]:
+        """The packets in order."""
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        """How many packets by status."""
+        counts = {status: self.statuses.count(status) for status in Status if status in self.statuses}
+        return f"<dvcrypto.OpenedBurst {', '.join(f'{count} {status}' for status, count in counts.items()) or 'empty'}>"
+
+
+class OpenerStats(NamedTuple):
+    """How many packets an opener has seen, by what became of them."""
+
+    ok: int
+    empty: int
+    truncated: int
+    malformed: int
+    not_media: int
+    bad_tag: int
+    replayed: int
+
+    @property
+    def opened(self) -> int:
+        """Those that opened."""
+        return self.ok + self.empty
+
+    @property
+    def failed(self) -> int:
+        """Those that did not, datagrams that are no media left aside."""
+        return self.truncated + self.malformed + self.bad_tag + self.replayed
+
+
+class Opener:
+    """Opens packets under one key, in both byte orders of the nonce and from any number of senders.
+
+    ``mode`` and ``key`` are as Sealer's. ``replay_window`` is how many RTP sequence numbers are remembered for each SSRC, 0 to
+    32,768: a packet that was opened before, or that is older than the window, is then refused. RTCP has no sequence number and
+    is never refused as a replay. The 1,024 SSRCs heard last are remembered.
+
+    Threads may share an opener. ``close()``, the end of a ``with`` block and collection wipe the key.
+
+    Raises ValueError for a mode that is none, a key that is not 32 bytes, or a window outside its range.
+
+    >>> sealed = bytes.fromhex(
+    ...     "80c800060005ec188af5b6fb63a15a19f519ab9b502e933c6ae101ae685f5e7f42b4fab783bb0eeda73e70e994cbaea0fdb0652f91a52d695a000080"
+    ... )
+    >>> key = bytes.fromhex("4405dfc5d83d86c231d3313a59cef41d6b780641acf007c9af841dc616b278a2")
+    >>> Opener("aead_aes256_gcm_rtpsize", key).open(sealed).rtcp_header.packet_type
+    200
+    """
+
+    __slots__ = ("__weakref__", "_engine", "_mode", "_native")
+
+    def __init__(self, mode: Mode | str, key: "Buffer | Sequence[int]", *, replay_window: int = 0) -> None:
+        """See the class."""
+        self._mode = as_mode("mode", mode)
+        window = buffers.integer("replay_window", replay_window, 0, lib.DV_REPLAY_WINDOW_MAX)
+        native = ffi.new("dv_opener **")
+        result = lib.dv_opener_new(native, self._mode.native, buffers.key_pointer(key), window)
+        if result != lib.DV_DONE:
+            _raise(result)
+        self._native = ffi.gc(native[0], lib.dv_opener_free)
+        self._engine = serving(self._mode)
+
+    def open(self, packet: "Buffer") -> OpenedPacket:
+        """Open one sealed packet, RTP or RTCP.
+
+        Raises Truncated, Malformed (also for keep-alives and discovery packets, which are no media), AuthenticationFailed or
+        Replayed, with the value and the limit; ValueError once the opener is closed.
+        """
+        data = buffers.read("packet", packet)
+        plain = bytes(len(data))
+        opened = ffi.new("dv_opened *")
+        self._open(ffi.new("const uint8_t *[1]", [ffi.from_buffer("uint8_t[]", data)]), [len(data)], 1, plain, opened)
+        if opened.fault:
+            raise _ERRORS[_STATUSES[opened.status]](sentence("packet", opened))
+        return OpenedPacket(plain, opened)
+
+    def open_burst(self, packets: "Iterable[Buffer]") -> OpenedBurst:
+        """Open sealed packets in one native call. A packet that does not open raises nothing and touches no other.
+
+        Raises TypeError or BufferError for an item that is not contiguous bytes; ValueError once the opener is closed.
+
+        >>> burst = Opener("aead_aes256_gcm_rtpsize", bytes(32)).open_burst([bytes(8), b"too short"])
+        >>> [str(status) for status in burst.statuses], burst.reason(1)
+        (['not_media', 'truncated'], 'packets[1] is 9 bytes; it needs at least 28')
+        """
+        gathered = buffers.Gathered(packets)
+        plain = bytes(gathered.total)
+        opened = ffi.new("dv_opened[]", gathered.count)
+        self._open(gathered.pointers, gathered.lens, gathered.count, plain, opened)
+        return OpenedBurst(plain, gathered.lens, opened)
+
+    def _open(self, pointers: Any, lens: Any, count: int, plain: bytes, opened: Any) -> None:
+        # plain is written by C before anyone else sees it, as PyBytes_FromStringAndSize(NULL, n) is meant to be used.
+        result = lib.dv_opener_open_burst(self._native, pointers, lens, count, plain, len(plain), opened)
+        if result:
+            _raise(result)
+
+    @property
+    def stats(self) -> OpenerStats:
+        """How many packets so far, by what became of them."""
+        counts = ffi.new(f"uint64_t[{lib.DV_STATUS_COUNT}]")
+        lib.dv_opener_count(self._native, counts)
+        return OpenerStats(**{status.value: int(counts[native]) for native, status in _STATUSES.items()})
+
+    @property
+    def mode(self) -> Mode:
+        """The transport mode."""
+        return self._mode
+
+    @property
+    def engine(self) -> str:
+        """The engine that opens, or the engines with the lengths of plaintext that each serves."""
+        return self._engine
+
+    def close(self) -> None:
+        """Wipe the key. Opening raises ValueError from then on; closing again does nothing."""
+        lib.dv_opener_close(self._native)
+
+    def __enter__(self) -> Self:
+        """The opener itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        """Refuse: the key stays where it is."""
+        message = f"an {type(self).__name__} cannot be copied or pickled: its key stays in it"
+        raise TypeError(message)
+
+    def __repr__(self) -> str:
+        """Mode and engine; never the key."""
+        return f"<dvcrypto.Opener {self._mode}, {self._engine}>"
+
+
+def _raise(result: int) -> NoReturn:
+    if result == lib.DV_ERROR_CLOSED:
+        message = "the opener is closed"
+        raise ValueError(message)
+    if result == lib.DV_ERROR_ENGINE:
+        message = "the linked library could not take the key"
+        raise OpenError(message)
+    raise MemoryError

@@ -1,0 +1,326 @@
+"""Sealing: a key with its nonce counter, and streams of RTP packets under it."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
+
+from dvcrypto import _buffers as buffers
+from dvcrypto._faults import sentence
+from dvcrypto._library import ffi, lib
+from dvcrypto.bursts import Burst
+from dvcrypto.errors import NonceExhausted, SealerClosed, SealerForked, SealError
+from dvcrypto.modes import Mode, as_mode, serving
+from dvcrypto.rtp import RtpExtension
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_ERRORS: Final[dict[int, Exception]] = {
+    lib.DV_ERROR_CLOSED: SealerClosed("the sealer is closed"),
+    lib.DV_ERROR_FORKED: SealerForked(
+        "the sealer was made in a parent process; after a fork it would use the same nonces again"
+    ),
+    lib.DV_ERROR_EXHAUSTED: NonceExhausted(
+        "the 32-bit nonce counter does not hold so many packets more, and is closed for good; reconnect for a new key"
+    ),
+    lib.DV_ERROR_OVERLAP: ValueError(
+        "a packet overlaps out without starting exactly where its own sealed packet goes; seal from other memory"
+    ),
+    lib.DV_ERROR_ENGINE: SealError("the linked library failed to seal; the output was wiped"),
+    lib.DV_ERROR_CAPACITY: SealError("a packet's length changed while it was sealed; the output was wiped"),
+}
+
+
+class Sealer:
+    """Seals packets under one key. Make one for each key, and use it for everything that is sent under it.
+
+    ``mode`` is a Mode or its name. ``key`` is 32 bytes, or the list of 32 integers of Discord's session description; it is
+    copied into C at once. ``first_nonce`` is where the 32-bit counter starts and ``byteorder`` how it is written; the
+    defaults are the official client's, which keep clear of a peer that counts up from 0 under the same key.
+
+    Threads may share a sealer. It cannot be copied or pickled, and refuses to seal in a forked child. ``close()``, the end
+    of a ``with`` block and collection wipe the key.
+
+    Raises ValueError for a mode that is none, a key that is not 32 bytes, or a ``first_nonce`` outside 32 bits.
+
+    >>> sealer = Sealer(Mode.AES256_GCM, bytes(32))
+    >>> header = bytes.fromhex("8078000100000000000a0d10")
+    >>> sealed = sealer.seal(header, b"payload")
+    >>> len(sealed) - len(header) - len(b"payload"), sealed[-4:].hex()
+    (20, '00000080')
+    """
+
+    __slots__ = ("__weakref__", "_engine", "_mode", "_native")
+
+    def __init__(
+        self,
+        mode: Mode | str,
+        key: "Buffer | Sequence[int]",
+        *,
+        first_nonce: int = 0x8000_0000,
+        byteorder: Literal["little", "big"] = "little",
+    ) -> None:
+        """See the class."""
+        self._mode = as_mode("mode", mode)
+        if byteorder not in {"little", "big"}:
+            message = f"byteorder is {byteorder!r}; it must be 'little' or 'big'"
+            raise ValueError(message)
+        first = buffers.integer("first_nonce", first_nonce, 0, 0xFFFF_FFFF)
+        native = ffi.new("dv_sealer **")
+        result = lib.dv_sealer_new(native, self._mode.native, buffers.key_pointer(key), first, byteorder == "big")
+        if result != lib.DV_DONE:
+            _raise(result)
+        self._native = ffi.gc(native[0], lib.dv_sealer_free)
+        self._engine = serving(self._mode)
+
+    def seal(self, header: "Buffer", payload: "Buffer") -> bytes:
+        """Seal one packet: header, ciphertext, 16 bytes of tag, 4 of nonce.
+
+        ``header`` is the clear header, of RTP (12 bytes, 4 for each CSRC, 4 of the extension's preamble where the X bit is
+        set) or of RTCP (8 bytes). ``payload`` is all the rest: extension body, payload, padding. Either is bytes-like; the
+        result is 20 bytes longer than both, and at most 65,535.
+
+        Raises ValueError for a header whose length is not what its bits call for, an extension or padding that does not
+        fit, or a packet that is too long; SealerClosed, SealerForked, NonceExhausted.
+        """
+        if type(header) is not bytes:
+            header = buffers.read("header", header)
+        if type(payload) is not bytes:
+            payload = buffers.read("payload", payload)
+        # Written by C before anyone else sees it, as PyBytes_FromStringAndSize(NULL, n) is meant to be used.
+        sealed = bytes(len(header) + len(payload) + 20)
+        result = lib.dv_sealer_seal(
+            self._native, header, len(header), payload, len(payload), sealed, len(sealed), ffi.NULL
+        )
+        if result:
+            self._explain(header, payload, result)
+        return sealed
+
+    def _explain(self, header: bytes, payload: bytes, result: int) -> NoReturn:
+        if result != lib.DV_ERROR_PACKET:
+            _raise(result)
+        refusal = ffi.new("dv_refusal *")
+        out = bytes(len(header) + len(payload) + buffers.OVERHEAD_LEN)
+        lib.dv_sealer_seal(self._native, header, len(header), payload, len(payload), out, len(out), refusal)
+        of_header = refusal.fault in {lib.DV_FAULT_SHORT, lib.DV_FAULT_VERSION, lib.DV_FAULT_HEADER_LEN}
+        raise ValueError(sentence("header" if of_header else "payload", refusal))
+
+    def seal_burst(self, packets: "Iterable[Buffer]") -> Burst:
+        """Seal plain RTP and RTCP packets, each with its clear header as associated data, in one native call.
+
+        ``packets`` are bytes-like, each at most 65,515 bytes. The whole burst is looked at before a nonce is used.
+
+        Raises ValueError that names the packet where one cannot be sealed (then none is, and no nonce is used); TypeError or
+        BufferError for an item that is not contiguous bytes; SealerClosed, SealerForked, NonceExhausted.
+
+        >>> sealer = Sealer(Mode.XCHACHA20_POLY1305, bytes(32))
+        >>> plain = bytes.fromhex("8078000100000000000a0d10") + b"payload"
+        >>> [len(packet) for packet in sealer.seal_burst([plain, plain])]
+        [39, 39]
+        """
+        gathered = buffers.Gathered(packets)
+        # Written by C before anyone else sees it, as in seal().
+        sealed = bytes(gathered.total + buffers.OVERHEAD_LEN * gathered.count)
+        self._seal_gathered(gathered, sealed, len(sealed))
+        return Burst(memoryview(sealed), gathered.lens)
+
+    def seal_burst_into(self, packets: "Iterable[Buffer]", out: "Buffer") -> Burst:
+        """Seal as ``seal_burst`` does, into the caller's writable buffer, which may be longer and may be used again.
+
+        The burst is a view into ``out``: its packets are gone when ``out`` is written again. A packet may lie in ``out`` itself
+        where it starts exactly where its sealed form will; any other overlap raises ValueError.
+        """
+        gathered = buffers.Gathered(packets)
+        needed = gathered.total + buffers.OVERHEAD_LEN * gathered.count
+        target = buffers.writable("out", out, needed)
+        self._seal_gathered(gathered, ffi.from_buffer("uint8_t[]", target, require_writable=True), needed)
+        return Burst(target, gathered.lens)
+
+    def _seal_gathered(self, gathered: buffers.Gathered, out: Any, capacity: int) -> None:
+        refusal = ffi.new("dv_refusal *")
+        result = lib.dv_sealer_seal_burst(
+            self._native, gathered.pointers, gathered.lens, gathered.count, out, capacity, refusal
+        )
+        if result == lib.DV_ERROR_PACKET:
+            raise ValueError(sentence(f"packets[{refusal.index}]", refusal))
+        if result:
+            _raise(result)
+
+    @property
+    def packets_left(self) -> int:
+        """How many more packets the counter holds; 0 once it is at its end or the sealer is closed."""
+        return int(lib.dv_sealer_packets_left(self._native))
+
+    @property
+    def mode(self) -> Mode:
+        """The transport mode."""
+        return self._mode
+
+    @property
+    def engine(self) -> str:
+        """The engine that seals, or the engines with the lengths of plaintext that each serves."""
+        return self._engine
+
+    def close(self) -> None:
+        """Wipe the key. Sealing raises SealerClosed from then on; closing again does nothing."""
+        lib.dv_sealer_close(self._native)
+
+    def __enter__(self) -> Self:
+        """The sealer itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        """Refuse: a second counter under the same key would repeat nonces."""
+        message = f"a {type(self).__name__} cannot be copied or pickled: its nonces would be used twice"
+        raise TypeError(message)
+
+    def __repr__(self) -> str:
+        """Mode, engine and packets left; never the key."""
+        return f"<dvcrypto.Sealer {self._mode}, {self._engine}, {self.packets_left} packets left>"
+
+
+class RtpStream:
+    """RTP packets under one SSRC: headers are made here, in sequence, and sealed by ``sealer``.
+
+    ``ssrc`` and ``timestamp`` have 32 bits, ``sequence`` 16, ``payload_type`` 7. ``extension`` goes into every packet.
+    ``max_packet`` is the longest sealed packet in bytes, header and tag and nonce included.
+
+    Several streams (audio, video) may share a sealer, and threads may share a stream.
+
+    Raises ValueError for a number outside its range, or where ``max_packet`` leaves no room for payload.
+
+    >>> stream = RtpStream(Sealer(Mode.AES256_GCM, bytes(32)), ssrc=1, payload_type=120)
+    >>> _ = stream.seal(b"20 ms of Opus", advance=960)
+    >>> stream.sequence, stream.timestamp
+    (1, 960)
+    """
+
+    __slots__ = ("_extension_body", "_sealer", "_stream", "extension")
+
+    extension: RtpExtension | None
+    """The header extension of every packet."""
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        ssrc: int,
+        payload_type: int,
+        *,
+        sequence: int = 0,
+        timestamp: int = 0,
+        extension: RtpExtension | None = None,
+        max_packet: int = 1200,
+    ) -> None:
+        """See the class."""
+        self._sealer = sealer
+        self._stream = ffi.new("dv_stream *")
+        self._stream.ssrc = buffers.integer("ssrc", ssrc, 0, 0xFFFF_FFFF)
+        self._stream.payload_type = buffers.integer("payload_type", payload_type, 0, 127)
+        self._stream.sequence = buffers.integer("sequence", sequence, 0, 0xFFFF)
+        self._stream.timestamp = buffers.integer("timestamp", timestamp, 0, 0xFFFF_FFFF)
+        self._set_extension(extension)
+        lowest = 12 + (4 + self._stream.extension_len if extension else 0) + buffers.OVERHEAD_LEN + 1
+        self._stream.max_packet_len = buffers.integer("max_packet", max_packet, lowest, buffers.PACKET_MAX_LEN)
+
+    def _set_extension(self, extension: RtpExtension | None) -> None:
+        self.extension = extension
+        if extension is None:
+            return
+        body = buffers.read("extension.data", extension.data)
+        if len(body) % 4 or len(body) >= buffers.PACKET_MAX_LEN:
+            message = f"extension.data is {len(body)} bytes; it must be a multiple of 4, and below {buffers.PACKET_MAX_LEN}"
+            raise ValueError(message)
+        self._extension_body = ffi.from_buffer("uint8_t[]", body)
+        self._stream.has_extension = 1
+        self._stream.extension_profile = buffers.integer("extension.profile", extension.profile, 0, 0xFFFF)
+        self._stream.extension_len = len(body)
+        self._stream.extension = self._extension_body
+
+    def seal(self, payload: "Buffer", *, marker: bool = False, advance: int = 0) -> bytes:
+        """Seal one payload as one packet; then the sequence number is one more, and the timestamp ``advance`` more.
+
+        Raises ValueError when the packet would be longer than ``max_packet``, and what Sealer.seal raises.
+        """
+        data = buffers.read("payload", payload)
+        count, room, sealed_len = self._measure(len(data))
+        if count != 1:
+            message = f"payload is {len(data)} bytes; max_packet={self.max_packet} leaves room for {room}"
+            raise ValueError(message)
+        return self._seal_frame(data, sealed_len, advance, marker=marker)
+
+    def seal_frame(self, frame: "Buffer", *, advance: int = 0) -> Burst:
+        """Cut a media frame into packets of at most ``max_packet`` bytes and seal them, in one native call.
+
+        All but the last are equally long, and the last has the marker. An empty frame makes one packet without payload. Then
+        the sequence number has grown by the number of packets, and the timestamp by ``advance``.
+
+        Raises what Sealer.seal raises; when the nonces do not suffice for the whole frame, none of it is sealed.
+        """
+        data = buffers.read("frame", frame)
+        count, room, sealed_len = self._measure(len(data))
+        sealed = self._seal_frame(data, sealed_len, advance, marker=True)
+        fixed_len = (sealed_len - len(data)) // count - buffers.OVERHEAD_LEN
+        plain_lens = [fixed_len + room] * (count - 1) + [fixed_len + len(data) - room * (count - 1)]
+        return Burst(memoryview(sealed), plain_lens)
+
+    def _measure(self, frame_len: int) -> tuple[int, int, int]:
+        sizes = ffi.new("size_t[3]")
+        result = lib.dv_stream_measure(self._stream, frame_len, sizes, sizes + 1, sizes + 2)
+        if result:
+            _raise(result)
+        return int(sizes[0]), int(sizes[1]), int(sizes[2])
+
+    def _seal_frame(self, frame: bytes, sealed_len: int, advance: int, *, marker: bool) -> bytes:
+        step = buffers.integer("advance", advance, 0, 0xFFFF_FFFF)
+        sealed = bytes(sealed_len)
+        result = lib.dv_sealer_seal_frame(
+            self._sealer._native, self._stream, frame, len(frame), bool(marker), step, sealed, sealed_len  # noqa: SLF001
+        )
+        if result:
+            _raise(result)
+        return sealed
+
+    @property
+    def ssrc(self) -> int:
+        """The synchronization source of every packet."""
+        return int(self._stream.ssrc)
+
+    @property
+    def payload_type(self) -> int:
+        """The payload type of every packet."""
+        return int(self._stream.payload_type)
+
+    @property
+    def sequence(self) -> int:
+        """The sequence number of the next packet."""
+        return int(self._stream.sequence)
+
+    @property
+    def timestamp(self) -> int:
+        """The timestamp of the next packet."""
+        return int(self._stream.timestamp)
+
+    @property
+    def max_packet(self) -> int:
+        """The longest sealed packet, in bytes."""
+        return int(self._stream.max_packet_len)
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        """Refuse, as the sealer does."""
+        message = "an RtpStream cannot be copied or pickled: its packets would be sent twice"
+        raise TypeError(message)
+
+    def __repr__(self) -> str:
+        """Where the stream stands."""
+        return (
+            f"<dvcrypto.RtpStream ssrc={self.ssrc} payload_type={self.payload_type} sequence={self.sequence} "
+            f"timestamp={self.timestamp}>"
+        )
+
+
+def _raise(result: int) -> NoReturn:
+    error = _ERRORS.get(result, MemoryError())
+    raise type(error)(*error.args)
