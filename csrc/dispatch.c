@@ -1,21 +1,25 @@
 #include "dispatch.h"
 
+#include "library.h"
+
 #include <sodium.h>
 #include <string.h>
 
 /*
- * The dispatch table: the last row of a mode whose engine can run and whose length is reached serves. Where two engines
- * of a mode cross was measured: docs/engines.md has the figures and the command.
+ * The dispatch table: of a mode's rows that apply here, the last one whose length is reached serves. A row applies where
+ * its engine can run and libsodium is older than sodium_before (0: whatever it is). Where two engines of a mode cross was
+ * measured: docs/engines.md has the figures and the command.
  */
 static const struct {
     const dv_engine *engine;
     size_t from_len; /* of the plaintext */
+    int sodium_before;
 } table[] = {
-    {&dv_engine_openssl_aes256gcm, 0},
-    {&dv_engine_sodium_aes256gcm, 0},
-    {&dv_engine_openssl_aes256gcm, 512},
-    {&dv_engine_sodium_xchacha20poly1305, 0},
-    {&dv_engine_openssl_xchacha20poly1305, 1024},
+    {&dv_engine_openssl_aes256gcm, 0, 0},
+    {&dv_engine_sodium_aes256gcm, 0, 0},
+    {&dv_engine_openssl_aes256gcm, 544, DV_VERSION(1, 0, 19)},
+    {&dv_engine_sodium_xchacha20poly1305, 0, 0},
+    {&dv_engine_openssl_xchacha20poly1305, 640, 0},
 };
 
 #define TABLE_LEN (sizeof table / sizeof table[0])
@@ -66,7 +70,7 @@ dv_result dv_dispatch_init(void)
     for (int mode = 0; mode < DV_MODE_COUNT; mode++)
         chosen[mode].count = 0;
     for (size_t i = 0; i < TABLE_LEN; i++)
-        if (!table[i].engine->unavailable())
+        if (!table[i].engine->unavailable() && (!table[i].sodium_before || dv_sodium_number() < table[i].sodium_before))
             add_range(table[i].engine->mode, table[i].engine, table[i].from_len);
     for (int mode = 0; mode < DV_MODE_COUNT; mode++)
         if (!chosen[mode].count)

@@ -1,4 +1,6 @@
 /* The linked libraries: their versions, and making them ready. */
+#include "library.h"
+
 #include "dispatch.h"
 #include "platform.h"
 
@@ -6,21 +8,21 @@
 #include <sodium.h>
 #include <stdio.h>
 
-/* The oldest that the tests are run with: Debian 12's. */
-#define SODIUM_OLDEST 10018         /* 1.0.18, as major * 10000 + minor * 1000 + patch */
+/* The oldest that the tests are run with: Debian 12's libsodium, and the OpenSSL line it has. */
+#define SODIUM_OLDEST DV_VERSION(1, 0, 18)
 #define OPENSSL_OLDEST 0x30000000UL /* 3.0.0, as OpenSSL_version_num() gives it */
 
-static bool sodium_is_old(void)
+int dv_sodium_number(void)
 {
     int major = 0, minor = 0, patch = 0;
     if (sscanf(sodium_version_string(), "%d.%d.%d", &major, &minor, &patch) != 3)
-        return true;
-    return major * 10000 + minor * 1000 + patch < SODIUM_OLDEST;
+        return 0;
+    return DV_VERSION(major, minor, patch);
 }
 
 dv_result dv_init(void)
 {
-    if (sodium_is_old() || OpenSSL_version_num() < OPENSSL_OLDEST)
+    if (dv_sodium_number() < SODIUM_OLDEST || OpenSSL_version_num() < OPENSSL_OLDEST)
         return DV_ERROR_VERSION;
     if (sodium_init() < 0 || !dv_platform_init())
         return DV_ERROR_MEMORY;

@@ -1,0 +1,76 @@
+# make demo and make test do all the set-up themselves, and are quick the second time.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CC ?= cc
+CSRC := $(wildcard csrc/*.c)
+HEADERS := $(wildcard csrc/*.h csrc/tests/*.h)
+CTESTS := $(wildcard csrc/tests/test_*.c)
+CFLAGS ?= -O2 -g
+WARNINGS := -std=c11 -Wall -Wextra -Werror -Wpedantic
+NATIVE := $(CSRC) $(wildcard csrc/*.h) csrc/native.map dvcrypto/_build_native.py dvcrypto/_native_python.h
+PACKAGING := pyproject.toml setup.py MANIFEST.in
+
+ifdef DVCRYPTO_STATIC_PREFIX
+LIB_CFLAGS = -I$(DVCRYPTO_STATIC_PREFIX)/include
+LIB_LDLIBS = $(DVCRYPTO_STATIC_PREFIX)/lib/libsodium.a $(DVCRYPTO_STATIC_PREFIX)/lib/libcrypto.a -ldl
+else
+LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
+LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
+endif
+
+.PHONY: help demo test test-c bench-engines lint format clean
+.DEFAULT_GOAL := help
+
+help: ## Say what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: $(VENV)/.ready ## Seal real RTP, send it over loopback, open and check it
+	@$(BIN)/dvcrypto demo
+
+test: test-c $(VENV)/.ready ## Run all tests
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-c: build/test_csrc ## Run the C layer's own tests, without Python
+	@build/test_csrc
+
+bench-engines: build/bench_engines ## Measure where the engines of a mode cross
+	@build/bench_engines
+
+lint: $(VENV)/.lint ## Check style, types, and that the sdist is complete
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/clang-format --dry-run --Werror $(CSRC) $(HEADERS) $(wildcard csrc/tests/*.c benchmarks/*.c) dvcrypto/_native_python.h
+	@$(BIN)/check-sdist --no-isolation
+
+format: $(VENV)/.lint ## Format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/clang-format -i $(CSRC) $(HEADERS) $(wildcard csrc/tests/*.c benchmarks/*.c) dvcrypto/_native_python.h
+
+clean: ## Remove all that was made
+	rm -rf $(VENV) build dist *.egg-info dvcrypto/_native.*so dvcrypto/_native.c
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+build/.system: scripts/install_system_packages.sh
+	@PYTHON=$(PYTHON) scripts/install_system_packages.sh
+	@mkdir -p build && touch $@
+
+build/test_csrc: $(CSRC) $(CTESTS) $(HEADERS) Makefile build/.system
+	@$(CC) $(WARNINGS) $(CFLAGS) -Icsrc $(LIB_CFLAGS) $(CSRC) $(CTESTS) $(LIB_LDLIBS) -pthread -o $@
+
+build/bench_engines: $(CSRC) $(HEADERS) benchmarks/engines.c build/.system
+	@$(CC) $(WARNINGS) -O2 -Icsrc $(LIB_CFLAGS) $(CSRC) benchmarks/engines.c $(LIB_LDLIBS) -pthread -o $@
+
+$(VENV)/.ready: $(NATIVE) $(PACKAGING) build/.system
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@rm -rf build/temp.* build/lib.* dvcrypto/_native.*so
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --editable '.[cli]' --group test
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --group lint
+	@touch $@

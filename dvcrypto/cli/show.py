@@ -1,0 +1,37 @@
+"""How the commands print: tables for people, JSON for machines."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``, which every command has."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+
+
+def print_json(report: dict[str, Any]) -> None:
+    """Print one object."""
+    sys.stdout.write(json.dumps(report, indent=2) + "\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table. Columns of numbers are set flush right."""
+    written = [[str(cell) for cell in row] for row in rows]
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for index, column in enumerate(columns):
+        numeric = all(row[index].replace(",", "").replace(".", "").isdigit() for row in written)
+        table.add_column(column, justify="right" if numeric and written else "left", overflow="fold")
+    for row in written:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def print_line(line: str) -> None:
+    """Print one line as it is."""
+    Console().print(line, markup=False, highlight=False, soft_wrap=True)
