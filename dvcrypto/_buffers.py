@@ -19,7 +19,8 @@ _NOT_ALL_BYTES: Final = int(ffi.cast("size_t", -1))
 def view(name: str, value: "Buffer") -> memoryview:
     """A view of a contiguous bytes-like argument.
 
-    Raises TypeError where it is not bytes-like or has items of more than 1 byte, BufferError where it is not contiguous.
+    Raises TypeError where it is not bytes-like or has items of more than 1 byte, BufferError where it is not
+    contiguous.
     """
     try:
         viewed = memoryview(value)
@@ -72,7 +73,7 @@ def key_pointer(key: "Buffer | Sequence[int]") -> Any:
             message = f"key has {len(key)} integers; it must have {KEY_LEN}"
             raise ValueError(message)
         for index, value in enumerate(key):
-            if type(value) is not int or not 0 <= value <= 255:  # noqa: PLR2004
+            if type(value) is not int or not 0 <= value <= 255:
                 message = f"key[{index}] is not an integer from 0 to 255"
                 raise ValueError(message)
         return ffi.gc(ffi.new(f"uint8_t[{KEY_LEN}]", key), _wipe_key)

@@ -1,7 +1,7 @@
 """Builds ``dvcrypto._native``, cffi's binding of the C layer.
 
-libsodium and OpenSSL's libcrypto are found through pkg-config and linked dynamically, or, where the environment variable
-``DVCRYPTO_STATIC_PREFIX`` names a folder with ``include/`` and ``lib/``, taken from there and linked statically.
+libsodium and OpenSSL's libcrypto are found through pkg-config and linked dynamically, or, where the environment
+variable ``DVCRYPTO_STATIC_PREFIX`` names a folder with ``include/`` and ``lib/``, taken from there, linked statically.
 """
 
 import os
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cffi import FFI
 
@@ -67,7 +67,7 @@ def missing(what: str, libraries: tuple[Library, ...]) -> SystemExit:
     return SystemExit(f"dvcrypto cannot be built: {what}\n{install}\nThen run the same command again.")
 
 
-def pkg_config_flags() -> dict[str, list[str]]:
+def pkg_config_flags() -> dict[str, Any]:
     """Compiler and linker arguments from pkg-config."""
     command = os.environ.get("PKG_CONFIG", "pkg-config")
     if not shutil.which(command):
@@ -84,7 +84,7 @@ def pkg_config_flags() -> dict[str, list[str]]:
     return {"extra_compile_args": ask("--cflags", *names), "extra_link_args": ask("--libs", *names)}
 
 
-def static_flags(prefix: Path) -> dict[str, list[str]]:
+def static_flags(prefix: Path) -> dict[str, Any]:
     """Compiler and linker arguments for the static libraries under a prefix."""
     windows = sys.platform == "win32"
     archives = [prefix / "lib" / (f"{name}.lib" if windows else f"{name}.a") for name in ("libsodium", "libcrypto")]
@@ -100,7 +100,7 @@ def static_flags(prefix: Path) -> dict[str, list[str]]:
     return flags
 
 
-def platform_flags() -> dict[str, list[str]]:
+def platform_flags() -> dict[str, Any]:
     """C11, and one dynamic symbol: a copy of OpenSSL must not clash with another one in the process."""
     if sys.platform == "win32":
         return {"extra_compile_args": ["/std:c11"]}
@@ -110,7 +110,7 @@ def platform_flags() -> dict[str, list[str]]:
     return {"extra_compile_args": compile_args, "extra_link_args": [f"-Wl,--version-script={CSRC / 'native.map'}"]}
 
 
-def extension_arguments() -> dict[str, list[str]]:
+def extension_arguments() -> dict[str, Any]:
     """All arguments of the extension."""
     prefix = os.environ.get("DVCRYPTO_STATIC_PREFIX")
     sources = sorted(str(path.relative_to(ROOT)) for path in CSRC.glob("*.c"))
@@ -124,6 +124,4 @@ def extension_arguments() -> dict[str, list[str]]:
 
 ffibuilder = FFI()
 ffibuilder.cdef(declarations((CSRC / "dvcrypto.h").read_text()) + PYTHON_DECLARATIONS)
-ffibuilder.set_source(
-    "dvcrypto._native", (PACKAGE / "_native_python.h").read_text(), **extension_arguments()
-)
+ffibuilder.set_source("dvcrypto._native", (PACKAGE / "_native_python.h").read_text(), **extension_arguments())

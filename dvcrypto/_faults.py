@@ -16,7 +16,9 @@ _WORDS: Final[dict[int, Callable[[str, int, int], str]]] = {
     lib.DV_FAULT_EXTENSION_LONG: lambda name, value, limit: (
         f"{name} has a header extension of {value} bytes; behind its header there are {limit}"
     ),
-    lib.DV_FAULT_PADDING_ZERO: lambda name, value, limit: f"{name} has a padding count of {value}; it is at least {limit}",
+    lib.DV_FAULT_PADDING_ZERO: lambda name, value, limit: (
+        f"{name} has a padding count of {value}; it is at least {limit}"
+    ),
     lib.DV_FAULT_PADDING_LONG: lambda name, value, limit: (
         f"{name} has a padding count of {value}; there are {limit} bytes for it"
     ),

@@ -1,5 +1,4 @@
-"""The compiled module, as the rest of the package uses it: cffi's ``ffi`` and ``lib``."""
-
+# The compiled module, as the rest of the package uses it: cffi's ffi and lib.
 from typing import Any
 
 ffi: Any

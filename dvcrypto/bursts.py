@@ -1,7 +1,7 @@
 """A sealed burst: packets one behind the other in one buffer."""
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, overload
 
 from dvcrypto._buffers import OVERHEAD_LEN
@@ -23,7 +23,7 @@ class Burst(Sequence[memoryview]):
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Where each packet starts in ``buffer``, and behind the last one where it ends: one more than there are packets."""
+        """Where each packet starts in ``buffer``, and where the last one ends: one more than there are packets."""
         if self._offsets is None:
             self._offsets = tuple(accumulate((n + OVERHEAD_LEN for n in self._lens), initial=0))
         return self._offsets
@@ -51,7 +51,7 @@ class Burst(Sequence[memoryview]):
     def __iter__(self) -> Iterator[memoryview]:
         """The packets in order."""
         offsets = self.offsets
-        return (self.buffer[start:end] for start, end in zip(offsets, offsets[1:], strict=False))
+        return (self.buffer[start:end] for start, end in pairwise(offsets))
 
     def __repr__(self) -> str:
         """How many packets and bytes."""

@@ -54,8 +54,9 @@ def as_mode(name: str, value: Mode | str) -> Mode:
 def choose_mode(offered: Iterable[str], *, prefer: Mode | str | None = None) -> Mode:
     """Choose a mode among those that a server offers.
 
-    That is AES-256-GCM where it is offered and this CPU has instructions for it, else XChaCha20-Poly1305, else whatever
-    mode both sides have. ``prefer``, or else the environment variable ``DVCRYPTO_MODE``, goes before that where offered.
+    That is AES-256-GCM where it is offered and this CPU has instructions for it, else XChaCha20-Poly1305, else
+    whatever mode both sides have. ``prefer``, or else the environment variable ``DVCRYPTO_MODE``, goes before that
+    where offered.
 
     Raises NoCommonMode, with both lists, when the server offers no mode of ours; ValueError when ``prefer`` or the
     variable names no mode.
@@ -97,8 +98,8 @@ def versions() -> dict[str, str]:
 def engines() -> dict[Mode, tuple[Engine, ...]]:
     """Every engine of each mode: whether it can run here, why or why not, and the plaintext lengths that it serves.
 
-    The environment variable ``DVCRYPTO_ENGINE``, read when the package is imported, forces one engine for a mode, or one
-    for each, separated by a comma.
+    The environment variable ``DVCRYPTO_ENGINE``, read when the package is imported, forces one engine for a mode, or
+    one for each, separated by a comma.
     """
     described: dict[Mode, list[Engine]] = {mode: [] for mode in Mode}
     modes = {native: mode for mode, native in _NATIVE.items()}

@@ -146,7 +146,7 @@ class OpenedBurst(Sequence[OpenedPacket | None]):
     def __getitem__(self, index: int) -> OpenedPacket | None: ...
     @overload
     def __getitem__(self, index: slice) -> list[OpenedPacket | None]: ...
-    def __getitem__(self, index: int | slice) -> OpenedPacket | None | list[OpenedPacket | None]:
+    def __getitem__(self, index: int | slice) -> OpenedPacket | list[OpenedPacket | None] | None:
         """A packet or None, or a list of them."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
@@ -193,16 +193,17 @@ class OpenerStats(NamedTuple):
 class Opener:
     """Opens packets under one key, in both byte orders of the nonce and from any number of senders.
 
-    ``mode`` and ``key`` are as Sealer's. ``replay_window`` is how many RTP sequence numbers are remembered for each SSRC, 0 to
-    32,768: a packet that was opened before, or that is older than the window, is then refused. RTCP has no sequence number and
-    is never refused as a replay. The 1,024 SSRCs heard last are remembered.
+    ``mode`` and ``key`` are as Sealer's. ``replay_window`` is how many RTP sequence numbers are remembered for each
+    SSRC, 0 to 32,768: a packet that was opened before, or that is older than the window, is then refused. RTCP has no
+    sequence number and is never refused as a replay. The 1,024 SSRCs heard last are remembered.
 
     Threads may share an opener. ``close()``, the end of a ``with`` block and collection wipe the key.
 
     Raises ValueError for a mode that is none, a key that is not 32 bytes, or a window outside its range.
 
     >>> sealed = bytes.fromhex(
-    ...     "80c800060005ec188af5b6fb63a15a19f519ab9b502e933c6ae101ae685f5e7f42b4fab783bb0eeda73e70e994cbaea0fdb0652f91a52d695a000080"
+    ...     "80c800060005ec188af5b6fb63a15a19f519ab9b502e933c6ae101ae685f"
+    ...     "5e7f42b4fab783bb0eeda73e70e994cbaea0fdb0652f91a52d695a000080"
     ... )
     >>> key = bytes.fromhex("4405dfc5d83d86c231d3313a59cef41d6b780641acf007c9af841dc616b278a2")
     >>> Opener("aead_aes256_gcm_rtpsize", key).open(sealed).rtcp_header.packet_type
@@ -225,8 +226,8 @@ class Opener:
     def open(self, packet: "Buffer") -> OpenedPacket:
         """Open one sealed packet, RTP or RTCP.
 
-        Raises Truncated, Malformed (also for keep-alives and discovery packets, which are no media), AuthenticationFailed or
-        Replayed, with the value and the limit; ValueError once the opener is closed.
+        Raises Truncated, Malformed (also for keep-alives and discovery packets, which are no media),
+        AuthenticationFailed or Replayed, with the value and the limit; ValueError once the opener is closed.
         """
         data = buffers.read("packet", packet)
         plain = bytes(len(data))

@@ -27,9 +27,7 @@ class RtpHeader(NamedTuple):
         """Read the header of a packet; at least 12 + 4 * CC bytes."""
         first, second, sequence, timestamp, ssrc = struct.unpack_from("!BBHII", packet)
         csrcs = struct.unpack_from(f"!{first & 0x0F}I", packet, 12)
-        return cls(
-            first >> 6, bool(first & 0x20), bool(second & 0x80), second & 0x7F, sequence, timestamp, ssrc, csrcs
-        )
+        return cls(first >> 6, bool(first & 0x20), bool(second & 0x80), second & 0x7F, sequence, timestamp, ssrc, csrcs)
 
 
 class RtcpHeader(NamedTuple):
@@ -37,8 +35,8 @@ class RtcpHeader(NamedTuple):
 
     version: int
     padding: bool
-    count: int
-    """Of reports, sources or whatever the packet type counts."""
+    item_count: int
+    """Of reports, sources or whatever the packet type counts (5 bits)."""
     packet_type: int
     length: int
     """Of the first packet of the compound: 32-bit words, less one."""
@@ -54,7 +52,7 @@ class RtcpHeader(NamedTuple):
 class RtpExtension(NamedTuple):
     """A header extension: its 16-bit profile and its body.
 
-    >>> RtpExtension.of({1: b"\\x7f"}).data.hex()
+    >>> RtpExtension.of({1: bytes([127])}).data.hex()
     '107f0000'
     """
 
@@ -64,7 +62,7 @@ class RtpExtension(NamedTuple):
 
     @classmethod
     def of(cls, elements: Mapping[int, bytes], *, two_byte: bool = False) -> "RtpExtension":
-        """Write elements by id, in the one-byte form (ids 1 to 14, 1 to 16 bytes) or the two-byte form (1 to 255, 0 to 255).
+        """Write elements by id: ids 1 to 14 with 1 to 16 bytes, or 1 to 255 with 0 to 255 in the two-byte form.
 
         Raises ValueError for an id or a length outside of these.
         """
@@ -87,7 +85,7 @@ class RtpExtension(NamedTuple):
 
     @property
     def elements(self) -> dict[int, bytes]:
-        """The elements by id, in order; of an id that comes twice, the last. Empty for a profile that is not RFC 8285's.
+        """The elements by id, of an id that comes twice the last; none where the profile is not RFC 8285's.
 
         An element that runs past the end of the body ends the reading; ``data`` has all the bytes.
         """

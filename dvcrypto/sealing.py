@@ -33,12 +33,13 @@ _ERRORS: Final[dict[int, Exception]] = {
 class Sealer:
     """Seals packets under one key. Make one for each key, and use it for everything that is sent under it.
 
-    ``mode`` is a Mode or its name. ``key`` is 32 bytes, or the list of 32 integers of Discord's session description; it is
-    copied into C at once. ``first_nonce`` is where the 32-bit counter starts and ``byteorder`` how it is written; the
-    defaults are the official client's, which keep clear of a peer that counts up from 0 under the same key.
+    ``mode`` is a Mode or its name. ``key`` is 32 bytes, or the list of 32 integers of Discord's session description;
+    it is copied into C at once. ``first_nonce`` is where the 32-bit counter starts and ``byteorder`` how it is
+    written; the defaults are the official client's, which keep clear of a peer that counts up from 0 under the same
+    key.
 
-    Threads may share a sealer. It cannot be copied or pickled, and refuses to seal in a forked child. ``close()``, the end
-    of a ``with`` block and collection wipe the key.
+    Threads may share a sealer. It cannot be copied or pickled, and refuses to seal in a forked child. ``close()``,
+    the end of a ``with`` block and collection wipe the key.
 
     Raises ValueError for a mode that is none, a key that is not 32 bytes, or a ``first_nonce`` outside 32 bits.
 
@@ -75,9 +76,9 @@ class Sealer:
     def seal(self, header: "Buffer", payload: "Buffer") -> bytes:
         """Seal one packet: header, ciphertext, 16 bytes of tag, 4 of nonce.
 
-        ``header`` is the clear header, of RTP (12 bytes, 4 for each CSRC, 4 of the extension's preamble where the X bit is
-        set) or of RTCP (8 bytes). ``payload`` is all the rest: extension body, payload, padding. Either is bytes-like; the
-        result is 20 bytes longer than both, and at most 65,535.
+        ``header`` is the clear header, of RTP (12 bytes, 4 for each CSRC, 4 of the extension's preamble where the X
+        bit is set) or of RTCP (8 bytes). ``payload`` is all the rest: extension body, payload, padding. Either is
+        bytes-like; the result is 20 bytes longer than both, and at most 65,535.
 
         Raises ValueError for a header whose length is not what its bits call for, an extension or padding that does not
         fit, or a packet that is too long; SealerClosed, SealerForked, NonceExhausted.
@@ -109,8 +110,8 @@ class Sealer:
 
         ``packets`` are bytes-like, each at most 65,515 bytes. The whole burst is looked at before a nonce is used.
 
-        Raises ValueError that names the packet where one cannot be sealed (then none is, and no nonce is used); TypeError or
-        BufferError for an item that is not contiguous bytes; SealerClosed, SealerForked, NonceExhausted.
+        Raises ValueError that names the packet where one cannot be sealed (then none is, and no nonce is used);
+        TypeError or BufferError for an item that is not contiguous bytes; SealerClosed, SealerForked, NonceExhausted.
 
         >>> sealer = Sealer(Mode.XCHACHA20_POLY1305, bytes(32))
         >>> plain = bytes.fromhex("8078000100000000000a0d10") + b"payload"
@@ -126,8 +127,8 @@ class Sealer:
     def seal_burst_into(self, packets: "Iterable[Buffer]", out: "Buffer") -> Burst:
         """Seal as ``seal_burst`` does, into the caller's writable buffer, which may be longer and may be used again.
 
-        The burst is a view into ``out``: its packets are gone when ``out`` is written again. A packet may lie in ``out`` itself
-        where it starts exactly where its sealed form will; any other overlap raises ValueError.
+        The burst is a view into ``out``: its packets are gone when ``out`` is written again. A packet may lie in
+        ``out`` itself where it starts exactly where its sealed form will; any other overlap raises ValueError.
         """
         gathered = buffers.Gathered(packets)
         needed = gathered.total + buffers.OVERHEAD_LEN * gathered.count
@@ -231,7 +232,9 @@ class RtpStream:
             return
         body = buffers.read("extension.data", extension.data)
         if len(body) % 4 or len(body) >= buffers.PACKET_MAX_LEN:
-            message = f"extension.data is {len(body)} bytes; it must be a multiple of 4, and below {buffers.PACKET_MAX_LEN}"
+            message = (
+                f"extension.data is {len(body)} bytes; it must be a multiple of 4, and below {buffers.PACKET_MAX_LEN}"
+            )
             raise ValueError(message)
         self._extension_body = ffi.from_buffer("uint8_t[]", body)
         self._stream.has_extension = 1
@@ -254,8 +257,8 @@ class RtpStream:
     def seal_frame(self, frame: "Buffer", *, advance: int = 0) -> Burst:
         """Cut a media frame into packets of at most ``max_packet`` bytes and seal them, in one native call.
 
-        All but the last are equally long, and the last has the marker. An empty frame makes one packet without payload. Then
-        the sequence number has grown by the number of packets, and the timestamp by ``advance``.
+        All but the last are equally long, and the last has the marker. An empty frame makes one packet without
+        payload. Then the sequence number has grown by the number of packets, and the timestamp by ``advance``.
 
         Raises what Sealer.seal raises; when the nonces do not suffice for the whole frame, none of it is sealed.
         """
@@ -277,7 +280,14 @@ class RtpStream:
         step = buffers.integer("advance", advance, 0, 0xFFFF_FFFF)
         sealed = bytes(sealed_len)
         result = lib.dv_sealer_seal_frame(
-            self._sealer._native, self._stream, frame, len(frame), bool(marker), step, sealed, sealed_len  # noqa: SLF001
+            self._sealer._native,
+            self._stream,
+            frame,
+            len(frame),
+            bool(marker),
+            step,
+            sealed,
+            sealed_len,
         )
         if result:
             _raise(result)

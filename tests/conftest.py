@@ -26,7 +26,7 @@ def vectors() -> Path:
 
 
 class RawEngines:
-    """One engine at a time, with any nonce and any associated data: csrc/tests/raw_engine.c, built for the tests alone."""
+    """One engine at a time, with any nonce and any associated data: csrc/tests/raw_engine.c, built for tests alone."""
 
     def __init__(self, ffi: Any, lib: Any) -> None:
         self._ffi = ffi
@@ -67,7 +67,8 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> RawEngines:
     ffi.set_source("raw_engines", '#include "raw_engine.h"', **flags)
     compiled = ffi.compile(tmpdir=str(tmp_path_factory.mktemp("raw")))
     spec = util.spec_from_file_location("raw_engines", compiled)
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return RawEngines(module.ffi, module.lib)

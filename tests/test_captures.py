@@ -92,9 +92,7 @@ def interface(order: str, link_type: int, resolution: int = 6, snap_length: int 
     return block(order, 1, struct.pack(order + "HHI", link_type, 0, snap_length) + options)
 
 
-def enhanced(
-    order: str, number: int, frame: bytes, pad: bytes = b"\0", original: int | None = None
-) -> bytes:
+def enhanced(order: str, number: int, frame: bytes, pad: bytes = b"\0", original: int | None = None) -> bytes:
     length = len(frame) if original is None else original
     head = struct.pack(order + "IIIII", number, 0x18BCF, 0xE5A9, len(frame), length)
     options = option(order, 1, b"a packet comment") + option(order, 2, b"\1\0\0\0")
@@ -268,9 +266,7 @@ def test_a_datagram_is_found_whatever_is_around_it(tmp_path: Path, link: str, ne
 
 
 @pytest.mark.parametrize(("link", "network"), cases())
-def test_a_replaced_datagram_is_what_scapy_would_have_built(
-    tmp_path: Path, link: str, network: str
-) -> None:
+def test_a_replaced_datagram_is_what_scapy_would_have_built(tmp_path: Path, link: str, network: str) -> None:
     link_type, wrap = LINKS[link]
     for old, new in ((b"payload", b"longer payload"), (b"a longer payload", b"odd"), (b"xy", b"")):
         frame = wrap(NETWORKS[network](old))
@@ -332,9 +328,7 @@ def test_no_udp_checksum_stays_none(tmp_path: Path, network: str) -> None:
 
 
 @pytest.mark.parametrize("network", ["v4", "v6"])
-def test_a_udp_checksum_that_comes_out_as_zero_is_written_ffff(
-    tmp_path: Path, network: str
-) -> None:
+def test_a_udp_checksum_that_comes_out_as_zero_is_written_ffff(tmp_path: Path, network: str) -> None:
     # With its checksum as payload, a datagram sums up to 0xFFFF, so that the checksum becomes 0.
     zeros = parsed(bytes(NETWORKS[network](bytes(2))), 4 if network == "v4" else 6)
     payload = zeros[UDP].chksum.to_bytes(2)
@@ -426,23 +420,17 @@ def test_anything_else_is_passed_through(tmp_path: Path, name: str) -> None:
     ],
     ids=["ARP", "VLAN tag cut short", "OSI over loopback", "private link type"],
 )
-def test_links_that_carry_no_ip_are_passed_through(
-    tmp_path: Path, link_type: int, frame: bytes
-) -> None:
+def test_links_that_carry_no_ip_are_passed_through(tmp_path: Path, link_type: int, frame: bytes) -> None:
     assert only_packet(tmp_path, pcap(frame, link_type=link_type)).udp is None
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_a_datagram_cut_by_the_snap_length_is_left_alone_and_named(
-    tmp_path: Path, network: str
-) -> None:
+def test_a_datagram_cut_by_the_snap_length_is_left_alone_and_named(tmp_path: Path, network: str) -> None:
     whole = bytes(ETHERNET / NETWORKS[network](b"a payload"))
     for size in range(14, len(whole)):
         record = only_packet(tmp_path, pcap(whole[:size], original=len(whole)))
         assert record.udp is None
-        assert record.cut == (
-            f"packet 1 was cut by the capture's snap length: {size} of {len(whole)} bytes"
-        )
+        assert record.cut == (f"packet 1 was cut by the capture's snap length: {size} of {len(whole)} bytes")
 
 
 def test_a_cut_that_only_takes_padding_does_no_harm(tmp_path: Path) -> None:
@@ -470,9 +458,7 @@ def test_a_simple_packet_block_ends_at_the_snap_length(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("original", [0, 10, RECORD_LIMIT + 1, 0xFFFFFFFF])
-def test_an_impossible_original_length_leaves_the_packet_alone(
-    tmp_path: Path, original: int
-) -> None:
+def test_an_impossible_original_length_leaves_the_packet_alone(tmp_path: Path, original: int) -> None:
     data = pcap(bytes(ETHERNET / UDP_V4(b"abc")), original=original)
     assert rewrite(tmp_path, data, seal) == data
 
@@ -849,9 +835,7 @@ def test_nothing_but_capture_error_comes_out_of_a_damaged_file(tmp_path: Path, s
 
 
 @pytest.mark.parametrize("name", REAL_CAPTURES)
-def test_nothing_but_capture_error_comes_out_of_a_damaged_real_file(
-    tmp_path: Path, name: str
-) -> None:
+def test_nothing_but_capture_error_comes_out_of_a_damaged_real_file(tmp_path: Path, name: str) -> None:
     data = real_capture(name).read_bytes()
     damage = Damage(264)
     for _ in range(500):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BufferedReader
+from pathlib import Path
 from typing import BinaryIO, ClassVar, NamedTuple, Self
 
 import dpkt
@@ -199,9 +200,7 @@ class Capture:
             raise self._error(f"a block of length {size} that ends with the length {repeated}")
         return block_type, raw
 
-    def _block_frame(
-        self, order: str, block_type: int, raw: bytes, interfaces: list[tuple[int, int]]
-    ) -> _Frame:
+    def _block_frame(self, order: str, block_type: int, raw: bytes, interfaces: list[tuple[int, int]]) -> _Frame:
         simple = block_type == SIMPLE_PACKET  # which names no interface: it means the first
         width = "H" if block_type == OBSOLETE_PACKET else "I"
         number = 0 if simple else struct.unpack_from(order + width, raw, 8)[0]
@@ -252,7 +251,7 @@ class Capture:
 def open_capture(path: str | os.PathLike[str]) -> Capture:
     """Open a pcap or pcapng file. OSError if that fails, CaptureError if it is neither."""
     with ExitStack() as stack:
-        capture = Capture(stack.enter_context(open(path, "rb")), os.fspath(path))
+        capture = Capture(stack.enter_context(Path(path).open("rb")), os.fspath(path))
         stack.pop_all()
         return capture
 
@@ -350,8 +349,10 @@ def _word_sum(data: bytes) -> int:
 
 
 def _update_checksum(data: bytearray, at: int, removed: int, added: int, unset: int) -> None:
-    """RFC 1624, equation 3. Of the two zeros, 0 and 0xFFFF, `unset` is no sum: neither changed
-    nor produced. So each value has one image, and replacing back restores it, wrong or right.
+    """Update a checksum by RFC 1624, equation 3.
+
+    Of the two zeros, 0 and 0xFFFF, `unset` is no sum: neither changed nor produced. So each value has one image, and
+    replacing back restores it, wrong or right.
     """
     (old,) = struct.unpack_from(">H", data, at)
     if old != unset:

@@ -1,4 +1,4 @@
-"""``dvcrypto demo``: real RTP sealed in bursts, sent over loopback UDP to a second process, opened there, and checked."""
+"""``dvcrypto demo``: real RTP sealed in bursts, sent over loopback UDP to a second process, opened and checked."""
 
 import argparse
 import multiprocessing
@@ -28,7 +28,7 @@ _ACKNOWLEDGEMENT: Final = b"burst received"
 
 @dataclass
 class Received:
-    """What the second process returns: the packets that it opened, in order, and the microseconds a packet of opening."""
+    """What the second process returns: the packets that it opened, in order, and the time that opening one takes."""
 
     plain: list[bytes | None]
     microseconds: float
@@ -39,11 +39,15 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="seal real RTP, send it over loopback, open and check it",
-        description="Takes the RTP and RTCP of a capture, seals it in bursts in both modes, sends it over loopback UDP to a "
-        "second process that opens it, and holds every packet against the cryptography package.",
+        description="Takes the RTP and RTCP of a capture, seals it in bursts in both modes, sends it over loopback UDP "
+        "to a second process that opens it, and holds every packet against the cryptography package.",
     )
     parser.add_argument(
-        "--capture", type=Path, default=_OWN_CAPTURE, metavar="FILE", help="plain RTP, pcap or pcapng (a small one of ours)"
+        "--capture",
+        type=Path,
+        default=_OWN_CAPTURE,
+        metavar="FILE",
+        help="plain RTP, pcap or pcapng (a small one of ours)",
     )
     show.add_json_option(parser)
     parser.set_defaults(run=run)
@@ -167,7 +171,7 @@ def _microseconds(work: Callable[[list[bytes]], object], packets: list[bytes]) -
 def _differences(
     mode: dvcrypto.Mode, key: bytes, packets: list[bytes], sealed: list[bytes], opened: list[bytes | None]
 ) -> list[str]:
-    """What is not as it should be, packet by packet: sealed bytes against cryptography's, opened bytes against the input."""
+    """What is not as it should be: sealed bytes against cryptography's, opened bytes against the input."""
     found = []
     for index, packet in enumerate(packets):
         if index >= len(sealed) or index >= len(opened):
@@ -191,7 +195,10 @@ def _show(capture: Path, chosen: dvcrypto.Mode, left_out: list[str], rows: list[
         ("seal, us a packet", lambda row: f"{row['seal_us_per_packet']:.2f}"),
         ("open, us a packet", lambda row: f"{row['open_us_per_packet']:.2f}"),
         ("engine", lambda row: row["engine"].replace(", ", "\n")),
-        ("against cryptography", lambda row: f"{len(row['differences'])} differ" if row["differences"] else "all equal"),
+        (
+            "against cryptography",
+            lambda row: f"{len(row['differences'])} differ" if row["differences"] else "all equal",
+        ),
     ]
     columns = ("", *(row["mode"].name for row in rows))
     show.print_table("Sealed, sent, opened", columns, ((name, *map(fact, rows)) for name, fact in facts))

@@ -14,11 +14,11 @@ def is_media(datagram: Datagram, ports: frozenset[int]) -> bool:
     if not ports and min(ends) < _SYSTEM_PORTS_END:
         return False
     payload = datagram.payload
-    if len(payload) < 2 or payload[0] >> 6 != 2:  # noqa: PLR2004
+    if len(payload) < 2 or payload[0] >> 6 != 2:
         return False
     return len(payload) != _KEEP_ALIVE_LEN or is_rtcp(payload)
 
 
 def is_rtcp(packet: bytes) -> bool:
     """RTCP's packet types (RFC 5761, section 4)."""
-    return 192 <= packet[1] <= 223  # noqa: PLR2004
+    return 192 <= packet[1] <= 223

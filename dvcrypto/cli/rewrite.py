@@ -5,10 +5,10 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import BinaryIO, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -69,22 +69,28 @@ def rewrite(options: argparse.Namespace, done: str, transform: Transform) -> int
     if options.output.exists() and options.input.exists() and os.path.samefile(options.input, options.output):
         message = f"{options.output} is the input itself; name another output"
         raise ValueError(message)
-    with ExitStack() as stack:
-        capture = stack.enter_context(open_capture(options.input))
-        output = stack.enter_context(_create(options.output, force=options.force))
-        tally = Tally()
+    tally = Tally()
+    with open_capture(options.input) as capture, _created(options.output, force=options.force) as output:
         for records in _batches(_with_progress(_until_damage(capture, tally), capture.size, done)):
             _rewrite(records, CaptureWriter(output), transform, frozenset(options.port), tally)
     _report(options, done, tally)
     return 1 if tally.failed or tally.damage else 0
 
 
-def _create(path: Path, *, force: bool) -> Any:
+@contextmanager
+def _created(path: Path, *, force: bool) -> Iterator[BinaryIO]:
+    """A new file, removed again when it cannot be finished."""
     try:
-        return path.open("wb" if force else "xb")
+        file = path.open("wb" if force else "xb")
     except FileExistsError:
         message = f"{path} exists; --force overwrites it"
         raise ValueError(message) from None
+    try:
+        with file:
+            yield file
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _until_damage(capture: Capture, tally: Tally) -> Iterator[Record]:
@@ -129,7 +135,8 @@ def _rewrite(
 
 
 def _write(record: Record, outcome: Outcome, writer: CaptureWriter, tally: Tally) -> None:
-    assert record.udp is not None and record.number is not None
+    assert record.udp is not None
+    assert record.number is not None
     payload, reason = outcome
     tally.packets += 1
     if payload is not None:
