@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 CC ?= cc
 CSRC := $(wildcard csrc/*.c)
 HEADERS := $(wildcard csrc/*.h csrc/tests/*.h)
-CTESTS := $(wildcard csrc/tests/test_*.c)
+CTESTS := $(wildcard csrc/tests/*.c)
 CFLAGS ?= -O2 -g
 WARNINGS := -std=c11 -Wall -Wextra -Werror -Wpedantic
 NATIVE := $(CSRC) $(wildcard csrc/*.h) csrc/native.map dvcrypto/_build_native.py dvcrypto/_native_python.h
@@ -42,12 +42,12 @@ lint: $(VENV)/.lint ## Check style, types, and that the sdist is complete
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/clang-format --dry-run --Werror $(CSRC) $(HEADERS) $(wildcard csrc/tests/*.c benchmarks/*.c) dvcrypto/_native_python.h
+	@$(BIN)/clang-format --dry-run --Werror $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
 	@$(BIN)/check-sdist --no-isolation
 
 format: $(VENV)/.lint ## Format the code
 	@$(BIN)/ruff format .
-	@$(BIN)/clang-format -i $(CSRC) $(HEADERS) $(wildcard csrc/tests/*.c benchmarks/*.c) dvcrypto/_native_python.h
+	@$(BIN)/clang-format -i $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
 
 clean: ## Remove all that was made
 	rm -rf $(VENV) build dist *.egg-info dvcrypto/_native.*so dvcrypto/_native.c
@@ -68,7 +68,7 @@ $(VENV)/.ready: $(NATIVE) $(PACKAGING) build/.system
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@rm -rf build/temp.* build/lib.* dvcrypto/_native.*so
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable '.[cli]' --group test
+	@$(BIN)/python -m pip install -qq --editable '.[cli]' --group test
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready

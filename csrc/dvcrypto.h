@@ -158,9 +158,11 @@ dv_result dv_sealer_seal(dv_sealer *sealer, const uint8_t *header, size_t header
 dv_result dv_sealer_seal_burst(dv_sealer *sealer, const uint8_t *const *packets, const size_t *packet_lens,
                                size_t count, uint8_t *out, size_t out_capacity, dv_refusal *refusal);
 
-/* How many packets a frame makes, each of them (but the last) with so many bytes of payload, and their bytes in all. */
-dv_result dv_stream_measure(const dv_stream *stream, size_t frame_len, size_t *packet_count, size_t *payload_len,
-                            size_t *sealed_len);
+/*
+ * The bytes that a frame's sealed packets take: all but the last have max_packet_len. 0 where the stream's numbers leave no
+ * room for payload.
+ */
+size_t dv_stream_sealed_len(const dv_stream *stream, size_t frame_len);
 
 /*
  * Cut a frame at max_packet_len, put RTP headers in front and seal the packets, one behind the other into out. The

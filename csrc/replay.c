@@ -100,14 +100,14 @@ static sender *add(dv_replay *replay, uint32_t ssrc, uint16_t sequence)
     sender *added = calloc(1, sizeof *added + replay->ring_bits / 8);
     if (!added)
         return NULL;
-    if (place < replay->count)
-        free(replay->senders[place]);
-    else
-        replay->count++;
-    replay->senders[place] = added;
-    replay->ssrcs[place] = ssrc;
     added->newest = sequence;
     added->newest_index = (uint64_t)1 << 32; /* far from 0, so that going back never wraps */
+    sender *forgotten = place < replay->count ? replay->senders[place] : NULL;
+    replay->senders[place] = added; /* first, so that a fork between any two lines leaves the child a whole table */
+    replay->ssrcs[place] = ssrc;
+    if (!forgotten)
+        replay->count++;
+    free(forgotten);
     return added;
 }
 

@@ -155,12 +155,13 @@ void dv_header_write(dv_header *header, const dv_stream *stream, bool marker)
     write_u32(bytes + 4, stream->timestamp);
     write_u32(bytes + 8, stream->ssrc);
     header->len = DV_RTP_FIXED_LEN;
+    header->extension_len = 0;
     if (stream->has_extension) {
         write_u16(bytes + 12, stream->extension_profile);
         write_u16(bytes + 14, (uint16_t)(stream->extension_len / 4));
         header->len += 4;
+        header->extension_len = stream->extension_len;
     }
-    header->extension_len = stream->extension_len;
     header->is_rtcp = false;
     header->has_padding = false;
 }

@@ -224,28 +224,39 @@ static size_t frame_overhead(const dv_stream *stream)
     return DV_RTP_FIXED_LEN + (stream->has_extension ? 4u + stream->extension_len : 0) + DV_OVERHEAD_LEN;
 }
 
-dv_result dv_stream_measure(const dv_stream *stream, size_t frame_len, size_t *packet_count, size_t *payload_len,
-                            size_t *sealed_len)
+/* The payload of all packets of a frame but the last; 0 where there is no room for any. */
+static size_t payload_room(const dv_stream *stream)
 {
     size_t overhead = frame_overhead(stream);
     if (stream->max_packet_len > DV_PACKET_MAX_LEN || stream->max_packet_len <= overhead ||
-        stream->payload_type > 127 || stream->extension_len % 4 || frame_len > SIZE_MAX / 2 / (overhead + 1))
-        return DV_ERROR_ARGUMENT;
-    *payload_len = stream->max_packet_len - overhead;
-    *packet_count = frame_len ? (frame_len - 1) / *payload_len + 1 : 1;
-    *sealed_len = frame_len + *packet_count * overhead;
-    return DV_DONE;
+        stream->payload_type > 127 || stream->extension_len % 4)
+        return 0;
+    return stream->max_packet_len - overhead;
 }
 
-/* Extension body and payload are put together in the output, and sealed there. */
+static size_t packet_count(size_t frame_len, size_t room)
+{
+    return frame_len ? (frame_len - 1) / room + 1 : 1;
+}
+
+size_t dv_stream_sealed_len(const dv_stream *stream, size_t frame_len)
+{
+    size_t room = payload_room(stream);
+    if (!room || frame_len > SIZE_MAX / 2 / stream->max_packet_len)
+        return 0;
+    return frame_len + packet_count(frame_len, room) * frame_overhead(stream);
+}
+
+/* A piece is sealed from where it is; with an extension, both are put together in the output and sealed there. */
 static bool seal_piece(dv_sealer *sealer, uint32_t counter, const dv_stream *stream, bool marker, const uint8_t *piece,
                        size_t piece_len, uint8_t *out)
 {
     dv_header header;
     dv_header_write(&header, stream, marker);
+    if (!header.extension_len)
+        return seal_packet(sealer, counter, &header, piece, piece_len, out);
     uint8_t *body = out + header.len;
-    if (header.extension_len)
-        memcpy(body, stream->extension, header.extension_len);
+    memcpy(body, stream->extension, header.extension_len);
     if (piece_len)
         memcpy(body + header.extension_len, piece, piece_len);
     return seal_packet(sealer, counter, &header, body, header.extension_len + piece_len, out);
@@ -268,22 +279,29 @@ static dv_result seal_pieces(dv_sealer *sealer, dv_stream *stream, const uint8_t
     return DV_DONE;
 }
 
+/* Every packet reads the frame and the extension anew, so that neither may lie in the output at all. */
+static bool frame_overlap_allowed(const dv_stream *stream, const uint8_t *frame, size_t frame_len, const uint8_t *out,
+                                  size_t out_len)
+{
+    size_t extension_len = stream->has_extension ? stream->extension_len : 0;
+    return dv_overlap_allowed(frame, frame_len, NULL, out, out_len) &&
+           dv_overlap_allowed(stream->extension, extension_len, NULL, out, out_len);
+}
+
 dv_result dv_sealer_seal_frame(dv_sealer *sealer, dv_stream *stream, const uint8_t *frame, size_t frame_len, int marker,
                                uint32_t advance, uint8_t *out, size_t out_capacity)
 {
-    size_t count, payload_len, sealed_len;
     uint32_t counter;
     void *host_state = dv_enter(&sealer->lock, frame_len);
     dv_stream next = *stream; /* read under the lock; written back when the whole frame is sealed */
-    dv_result result = dv_stream_measure(&next, frame_len, &count, &payload_len, &sealed_len);
-    if (result == DV_DONE && out_capacity < sealed_len)
-        result = DV_ERROR_CAPACITY;
-    if (result == DV_DONE && !dv_overlap_allowed(frame, frame_len, NULL, out, sealed_len))
+    size_t room = payload_room(&next), sealed_len = dv_stream_sealed_len(&next, frame_len);
+    dv_result result = sealed_len == 0 ? DV_ERROR_ARGUMENT : out_capacity < sealed_len ? DV_ERROR_CAPACITY : DV_DONE;
+    if (result == DV_DONE && !frame_overlap_allowed(&next, frame, frame_len, out, sealed_len))
         result = DV_ERROR_OVERLAP;
     if (result == DV_DONE)
-        result = reserve(sealer, count, &counter);
+        result = reserve(sealer, packet_count(frame_len, room), &counter);
     if (result == DV_DONE) {
-        result = seal_pieces(sealer, &next, frame, frame_len, payload_len, marker, counter, out);
+        result = seal_pieces(sealer, &next, frame, frame_len, room, marker, counter, out);
         if (result != DV_DONE)
             dv_wipe(out, sealed_len);
     }

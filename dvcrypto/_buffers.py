@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 KEY_LEN: Final = 32
 OVERHEAD_LEN: Final = 20
 PACKET_MAX_LEN: Final = 65535
+HEADER_MAX_LEN: Final = 76  # of the clear header: 12 bytes, 15 CSRCs, 4 of the extension's preamble
 
-_NOT_ALL_BYTES: Final = int(ffi.cast("size_t", -1))
+_NOT_BYTES: Final = int(ffi.cast("size_t", -1))
+_SIZE_LEN: Final = int(ffi.sizeof("size_t"))
+_new: Final = ffi.new_allocator(should_clear_after_alloc=False)
 
 
 def view(name: str, value: "Buffer") -> memoryview:
@@ -27,6 +30,9 @@ def view(name: str, value: "Buffer") -> memoryview:
     except TypeError:
         message = f"{name} must be bytes-like, not {type(value).__name__}"
         raise TypeError(message) from None
+    except ValueError:
+        message = f"{name} is a memoryview that was released"
+        raise ValueError(message) from None
     if viewed.itemsize != 1:
         message = f"{name} has items of {viewed.itemsize} bytes; they must have 1"
         raise TypeError(message)
@@ -88,32 +94,38 @@ def _wipe_key(key: Any) -> None:
     lib.dv_wipe(key, KEY_LEN)
 
 
-class Gathered:
-    """The packets of a burst as C takes them: ``pointers`` and ``lens``, ``count`` of each, ``total`` bytes in all.
+class Packets:
+    """The packets of a burst, as the C layer takes them: ``items``, a tuple, by its id().
 
-    They stay valid while this object lives.
+    ``ends`` tells where the result of each ends when results lie one behind the other and are ``extra_len`` bytes
+    longer than their packets; ``total`` is the last of them, and the bytes that all results take.
     """
 
-    __slots__ = ("_held", "count", "lens", "pointers", "total")
+    __slots__ = ("ends", "items", "total")
 
-    def __init__(self, packets: "Iterable[Buffer]") -> None:
+    def __init__(self, packets: "Iterable[Buffer]", extra_len: int) -> None:
         """Raises TypeError or BufferError that names the packet."""
-        if isinstance(packets, (bytes, bytearray, memoryview, str)):
+        if isinstance(packets, (bytes, bytearray, memoryview, str)) or not hasattr(packets, "__iter__"):
             message = f"packets must be a sequence of packets, not {type(packets).__name__}"
             raise TypeError(message)
-        items = tuple(packets)
-        self.count = len(items)
-        self.pointers = ffi.new("const uint8_t *[]", self.count)
-        self.lens = ffi.new("size_t[]", self.count)
-        self.total = lib.dv_python_gather(id(items), self.pointers, self.lens)
-        self._held: object = items
-        if self.total == _NOT_ALL_BYTES:
-            self._gather_views(items)
+        self.items = tuple(packets)
+        self.ends = bytes(_SIZE_LEN * len(self.items))  # written by C before anyone else sees it
+        self.total = lib.dv_python_measure(id(self.items), extra_len, self.ends)
+        if self.total == _NOT_BYTES:
+            for index, item in enumerate(self.items):
+                view(f"packets[{index}]", item)
 
-    def _gather_views(self, items: "tuple[Buffer, ...]") -> None:
-        buffers = [ffi.from_buffer("uint8_t[]", view(f"packets[{i}]", item)) for i, item in enumerate(items)]
-        for i, buffer in enumerate(buffers):
-            self.pointers[i] = buffer
-            self.lens[i] = len(buffer)
-        self.total = sum(self.lens)
-        self._held = buffers
+
+def numbers(sizes: bytes) -> "memoryview[int]":
+    """C's size_t, as integers."""
+    return memoryview(sizes).cast("P")  # as wide as size_t, for which there is no format that type checkers know
+
+
+def fresh(length: int) -> Any:
+    """Memory for C to write, not cleared."""
+    return _new("uint8_t[]", length)
+
+
+def read_only(written: Any) -> memoryview:
+    """What C has written there."""
+    return memoryview(ffi.buffer(written)).toreadonly()

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,14 @@ CSRC = ROOT / "csrc"
 # Declared for Python alone, defined in _native_python.h.
 PYTHON_DECLARATIONS = """
 static void dv_python_host(size_t long_work_len);
-static size_t dv_python_gather(uintptr_t tuple_id, const uint8_t **packets, size_t *packet_lens);
+static const dv_refusal *dv_python_refusal(void);
+static size_t dv_python_measure(uintptr_t tuple_id, size_t extra_len, uint8_t *ends);
+static int dv_python_seal(dv_sealer *sealer, const uint8_t *header, size_t header_len, const uint8_t *payload,
+                          size_t payload_len, uint8_t *out, size_t out_capacity);
+static int dv_python_seal_burst(dv_sealer *sealer, uintptr_t tuple_id, uint8_t *out, size_t out_capacity);
+static int dv_python_open(dv_opener *opener, const uint8_t *packet, size_t packet_len, uint8_t *out);
+static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uint8_t *out, size_t out_capacity,
+                                uint8_t *opened);
 """
 
 INSTALL = """\
@@ -110,12 +118,19 @@ def platform_flags() -> dict[str, Any]:
     return {"extra_compile_args": compile_args, "extra_link_args": [f"-Wl,--version-script={CSRC / 'native.map'}"]}
 
 
+def stable_abi() -> list[tuple[str, str]]:
+    """Python 3.11's stable ABI, the first with the buffer protocol; a free-threaded or debugging Python has none."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or sysconfig.get_config_var("Py_DEBUG"):
+        return []
+    return [("Py_LIMITED_API", "0x030B0000")]
+
+
 def extension_arguments() -> dict[str, Any]:
     """All arguments of the extension."""
     prefix = os.environ.get("DVCRYPTO_STATIC_PREFIX")
     sources = sorted(str(path.relative_to(ROOT)) for path in CSRC.glob("*.c"))
     headers = [str(path.relative_to(ROOT)) for path in (*CSRC.glob("*.h"), PACKAGE / "_native_python.h")]
-    arguments = {"sources": sources, "depends": headers, "include_dirs": [str(CSRC)]}
+    arguments = {"sources": sources, "depends": headers, "include_dirs": [str(CSRC)], "define_macros": stable_abi()}
     for flags in (static_flags(Path(prefix)) if prefix else pkg_config_flags(), platform_flags()):
         for name, values in flags.items():
             arguments[name] = arguments.get(name, []) + values

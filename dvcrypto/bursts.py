@@ -1,31 +1,29 @@
 """A sealed burst: packets one behind the other in one buffer."""
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
-from typing import Any, overload
-
-from dvcrypto._buffers import OVERHEAD_LEN
+from itertools import pairwise
+from typing import overload
 
 
 class Burst(Sequence[memoryview]):
     """Sealed packets, contiguous in one buffer. Each item is a view into it, made when it is asked for."""
 
-    __slots__ = ("_lens", "_offsets", "buffer")
+    __slots__ = ("_ends", "_offsets", "buffer")
 
     buffer: memoryview
     """All packets, one behind the other."""
 
-    def __init__(self, buffer: memoryview, plain_lens: Any) -> None:
-        """``plain_lens`` has the length of each packet before it was sealed."""
+    def __init__(self, buffer: memoryview, ends: Sequence[int]) -> None:
+        """``ends`` tells where each packet ends in the buffer."""
         self.buffer = buffer
-        self._lens = plain_lens
+        self._ends = ends
         self._offsets: tuple[int, ...] | None = None
 
     @property
     def offsets(self) -> tuple[int, ...]:
         """Where each packet starts in ``buffer``, and where the last one ends: one more than there are packets."""
         if self._offsets is None:
-            self._offsets = tuple(accumulate((n + OVERHEAD_LEN for n in self._lens), initial=0))
+            self._offsets = (0, *self._ends)
         return self._offsets
 
     def tolist(self) -> list[bytes]:
@@ -34,7 +32,7 @@ class Burst(Sequence[memoryview]):
 
     def __len__(self) -> int:
         """How many packets."""
-        return len(self._lens)
+        return len(self._ends)
 
     @overload
     def __getitem__(self, index: int) -> memoryview: ...

@@ -15,7 +15,7 @@ class NoCommonMode(DvcryptoError):
         """Both lists stand in the message."""
         self.offered = offered
         self.supported = supported
-        super().__init__(f"no common mode: offered are {list(offered)}; supported are {list(supported)}")
+        super().__init__(f"no common mode: offered are {list(offered)}; supported are {list(map(str, supported))}")
 
     def __reduce__(self) -> tuple[type["NoCommonMode"], tuple[tuple[str, ...], tuple[str, ...]]]:
         """Both lists again, not the message, so that the error survives pickling."""

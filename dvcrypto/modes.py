@@ -3,7 +3,6 @@
 import enum
 import os
 from collections.abc import Iterable
-from importlib import metadata
 from typing import Final, NamedTuple
 
 from dvcrypto._library import engine_descriptions, lib, text
@@ -43,7 +42,10 @@ class Engine(NamedTuple):
 
 
 def as_mode(name: str, value: Mode | str) -> Mode:
-    """A mode argument. Raises ValueError that names the modes."""
+    """A mode argument. Raises ValueError that names the modes, TypeError for what is no name (and may be a key)."""
+    if not isinstance(value, str):
+        message = f"{name} must be a Mode or its name, not {type(value).__name__}"
+        raise TypeError(message)
     try:
         return Mode(value)
     except ValueError:
@@ -64,8 +66,8 @@ def choose_mode(offered: Iterable[str], *, prefer: Mode | str | None = None) -> 
     >>> choose_mode(["aead_xchacha20_poly1305_rtpsize", "xsalsa20_poly1305"])
     <Mode.XCHACHA20_POLY1305: 'aead_xchacha20_poly1305_rtpsize'>
     """
-    if isinstance(offered, str):
-        message = f"offered must be a sequence of mode names, not the str {offered!r}"
+    if isinstance(offered, (str, bytes)) or not hasattr(offered, "__iter__"):
+        message = f"offered must be a sequence of mode names, not {type(offered).__name__}"
         raise TypeError(message)
     names = tuple(offered)
     ranking = [Mode.AES256_GCM, Mode.XCHACHA20_POLY1305]
@@ -88,6 +90,8 @@ def aes_accelerated() -> bool:
 
 def versions() -> dict[str, str]:
     """The versions of this package and of the libraries linked into this process."""
+    from importlib import metadata  # costs more than all the rest of the package, and a sealer needs none of it
+
     return {
         "dvcrypto": metadata.version("dvcrypto"),
         "libsodium": text(lib.dv_sodium_version()),

@@ -1,9 +1,9 @@
 """Opening: a key, what it opened, and the packets themselves."""
 
 import enum
+import struct
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self, overload
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Self, overload
 
 from dvcrypto import _buffers as buffers
 from dvcrypto._faults import sentence
@@ -45,24 +45,47 @@ _ERRORS: Final[dict[Status, type[OpenError]]] = {
 }
 
 
+class _Opened(NamedTuple):
+    """C's ``dv_opened``."""
+
+    status: int
+    fault: int
+    is_rtcp: int
+    padding_len: int
+    suffix: bytes
+    header_len: int
+    extension_len: int
+    plain_len: int
+    value: int
+    limit: int
+
+    @classmethod
+    def read(cls, described: bytes, start: int) -> "_Opened":
+        return cls(*_LAYOUT.unpack_from(described, start))
+
+
+_LAYOUT: Final = struct.Struct("=4B4sHHIII")
+
+
 class OpenedPacket:
     """A packet that was opened. Its parts are read when they are asked for."""
 
-    __slots__ = ("_extension_len", "_header_len", "_padding_len", "_plain", "is_rtcp", "nonce")
+    __slots__ = ("_opened", "_plain")
 
-    nonce: bytes
-    """The 4 bytes of it that were on the wire, as they were."""
-    is_rtcp: bool
-    """Whether this is RTCP, which has ``rtcp_header`` and no ``header``."""
-
-    def __init__(self, plain: bytes | memoryview, opened: Any) -> None:
-        """``plain`` starts with the plain packet that ``opened``, a ``dv_opened``, describes."""
+    def __init__(self, plain: bytes | memoryview, opened: "_Opened") -> None:
+        """``plain`` starts with the plain packet that ``opened`` describes."""
         self._plain = plain[: opened.plain_len]
-        self._header_len = opened.header_len
-        self._extension_len = opened.extension_len
-        self._padding_len = opened.padding_len
-        self.nonce = bytes(opened.suffix)
-        self.is_rtcp = bool(opened.is_rtcp)
+        self._opened = opened
+
+    @property
+    def nonce(self) -> bytes:
+        """The 4 bytes of the nonce that were on the wire, as they were."""
+        return self._opened.suffix
+
+    @property
+    def is_rtcp(self) -> bool:
+        """Whether this is RTCP, which has ``rtcp_header`` and no ``header``."""
+        return bool(self._opened.is_rtcp)
 
     @property
     def plain(self) -> bytes:
@@ -95,14 +118,15 @@ class OpenedPacket:
         """The header extension, or None where there is none."""
         if self.is_rtcp or not self._plain[0] & 0x10:
             return None
-        start = self._header_len
+        start = self._opened.header_len
         profile = int.from_bytes(self._plain[start - 4 : start - 2], "big")
-        return RtpExtension(profile, bytes(self._plain[start : start + self._extension_len]))
+        return RtpExtension(profile, bytes(self._plain[start : start + self._opened.extension_len]))
 
     @property
     def payload(self) -> bytes:
         """The payload without extension and padding; of RTCP, all behind the first 8 bytes."""
-        return bytes(self._plain[self._header_len + self._extension_len : len(self._plain) - self._padding_len])
+        opened = self._opened
+        return bytes(self._plain[opened.header_len + opened.extension_len : opened.plain_len - opened.padding_len])
 
     def __repr__(self) -> str:
         """The header, and the payload's length."""
@@ -113,34 +137,31 @@ class OpenedPacket:
 class OpenedBurst(Sequence[OpenedPacket | None]):
     """The result of a burst: for each packet an OpenedPacket, or None where it did not open; ``statuses`` tell why."""
 
-    __slots__ = ("_offsets", "_opened", "_packet_lens", "_plain", "_statuses")
+    __slots__ = ("_ends", "_opened", "_plain", "_statuses")
 
-    def __init__(self, plain: bytes, packet_lens: Any, opened: Any) -> None:
-        """``opened`` has a ``dv_opened`` for each packet; packet i lies in ``plain`` behind those before it."""
-        self._plain = memoryview(plain)
-        self._packet_lens = packet_lens
+    def __init__(self, plain: memoryview, ends: Sequence[int], opened: bytes) -> None:
+        """``opened`` has a ``dv_opened`` for each packet; ``ends`` tells where each ends in ``plain``."""
+        self._plain = plain
+        self._ends = ends
         self._opened = opened
-        self._offsets: tuple[int, ...] | None = None
         self._statuses: tuple[Status, ...] | None = None
 
     @property
     def statuses(self) -> tuple[Status, ...]:
         """What became of each packet."""
         if self._statuses is None:
-            size = ffi.sizeof("dv_opened")
-            first_bytes = memoryview(ffi.buffer(self._opened))[::size]  # status is dv_opened's first byte
-            self._statuses = tuple(_STATUSES[status] for status in first_bytes)
+            self._statuses = tuple(map(_STATUSES.__getitem__, self._opened[:: _LAYOUT.size]))
         return self._statuses
 
     def reason(self, index: int) -> str | None:
         """Why a packet did not open, in a sentence with the value and the limit; None where it did."""
         number = range(len(self))[index]
-        opened = self._opened[number]
+        opened = _Opened.read(self._opened, number * _LAYOUT.size)
         return sentence(f"packets[{number}]", opened) if opened.fault else None
 
     def __len__(self) -> int:
         """How many packets went in."""
-        return len(self._packet_lens)
+        return len(self._ends)
 
     @overload
     def __getitem__(self, index: int) -> OpenedPacket | None: ...
@@ -151,12 +172,10 @@ class OpenedBurst(Sequence[OpenedPacket | None]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         number = range(len(self))[index]
-        opened = self._opened[number]
+        opened = _Opened.read(self._opened, number * _LAYOUT.size)
         if opened.fault:
             return None
-        if self._offsets is None:
-            self._offsets = tuple(accumulate(self._packet_lens, initial=0))
-        return OpenedPacket(self._plain[self._offsets[number] :], opened)
+        return OpenedPacket(self._plain[self._ends[number - 1] if number else 0 :], opened)
 
     def __iter__(self) -> Iterator[OpenedPacket | None]:
         """The packets in order."""
@@ -229,10 +248,12 @@ class Opener:
         Raises Truncated, Malformed (also for keep-alives and discovery packets, which are no media),
         AuthenticationFailed or Replayed, with the value and the limit; ValueError once the opener is closed.
         """
-        data = buffers.read("packet", packet)
-        plain = bytes(len(data))
-        opened = ffi.new("dv_opened *")
-        self._open(ffi.new("const uint8_t *[1]", [ffi.from_buffer("uint8_t[]", data)]), [len(data)], 1, plain, opened)
+        data = packet if type(packet) is bytes else buffers.read("packet", packet)
+        plain = bytes(len(data) + _LAYOUT.size)  # written by C before anyone else sees it, as in Sealer.seal
+        result = lib.dv_python_open(self._native, data, len(data), plain)
+        if result:
+            _raise(result)
+        opened = _Opened.read(plain, len(data))
         if opened.fault:
             raise _ERRORS[_STATUSES[opened.status]](sentence("packet", opened))
         return OpenedPacket(plain, opened)
@@ -246,17 +267,13 @@ class Opener:
         >>> [str(status) for status in burst.statuses], burst.reason(1)
         (['not_media', 'truncated'], 'packets[1] is 9 bytes; it needs at least 28')
         """
-        gathered = buffers.Gathered(packets)
-        plain = bytes(gathered.total)
-        opened = ffi.new("dv_opened[]", gathered.count)
-        self._open(gathered.pointers, gathered.lens, gathered.count, plain, opened)
-        return OpenedBurst(plain, gathered.lens, opened)
-
-    def _open(self, pointers: Any, lens: Any, count: int, plain: bytes, opened: Any) -> None:
-        # plain is written by C before anyone else sees it, as PyBytes_FromStringAndSize(NULL, n) is meant to be used.
-        result = lib.dv_opener_open_burst(self._native, pointers, lens, count, plain, len(plain), opened)
+        burst = buffers.Packets(packets, 0)
+        plain = buffers.fresh(burst.total)
+        opened = bytes(_LAYOUT.size * len(burst.items))
+        result = lib.dv_python_open_burst(self._native, id(burst.items), plain, burst.total, opened)
         if result:
             _raise(result)
+        return OpenedBurst(buffers.read_only(plain), buffers.numbers(burst.ends), opened)
 
     @property
     def stats(self) -> OpenerStats:

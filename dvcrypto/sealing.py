@@ -30,6 +30,14 @@ _ERRORS: Final[dict[int, Exception]] = {
 }
 
 
+_HEADER_LEN: Final = 12  # of RTP without CSRCs
+_PREAMBLE_LEN: Final = 4  # of a header extension
+_RTCP_PAYLOAD_TYPES: Final = range(64, 96)
+
+# The faults that lie in a clear header itself; the others lie in what stands behind it.
+_OF_HEADER: Final = {lib.DV_FAULT_SHORT, lib.DV_FAULT_VERSION, lib.DV_FAULT_HEADER_LEN}
+
+
 class Sealer:
     """Seals packets under one key. Make one for each key, and use it for everything that is sent under it.
 
@@ -62,7 +70,7 @@ class Sealer:
     ) -> None:
         """See the class."""
         self._mode = as_mode("mode", mode)
-        if byteorder not in {"little", "big"}:
+        if byteorder not in ("little", "big"):
             message = f"byteorder is {byteorder!r}; it must be 'little' or 'big'"
             raise ValueError(message)
         first = buffers.integer("first_nonce", first_nonce, 0, 0xFFFF_FFFF)
@@ -89,21 +97,12 @@ class Sealer:
             payload = buffers.read("payload", payload)
         # Written by C before anyone else sees it, as PyBytes_FromStringAndSize(NULL, n) is meant to be used.
         sealed = bytes(len(header) + len(payload) + 20)
-        result = lib.dv_sealer_seal(
-            self._native, header, len(header), payload, len(payload), sealed, len(sealed), ffi.NULL
-        )
+        result = lib.dv_python_seal(self._native, header, len(header), payload, len(payload), sealed, len(sealed))
         if result:
-            self._explain(header, payload, result)
+            fault = lib.dv_python_refusal().fault
+            of_header = fault in _OF_HEADER or (fault == lib.DV_FAULT_LONG and len(header) > buffers.HEADER_MAX_LEN)
+            _raise(result, "header" if of_header else "payload")
         return sealed
-
-    def _explain(self, header: bytes, payload: bytes, result: int) -> NoReturn:
-        if result != lib.DV_ERROR_PACKET:
-            _raise(result)
-        refusal = ffi.new("dv_refusal *")
-        out = bytes(len(header) + len(payload) + buffers.OVERHEAD_LEN)
-        lib.dv_sealer_seal(self._native, header, len(header), payload, len(payload), out, len(out), refusal)
-        of_header = refusal.fault in {lib.DV_FAULT_SHORT, lib.DV_FAULT_VERSION, lib.DV_FAULT_HEADER_LEN}
-        raise ValueError(sentence("header" if of_header else "payload", refusal))
 
     def seal_burst(self, packets: "Iterable[Buffer]") -> Burst:
         """Seal plain RTP and RTCP packets, each with its clear header as associated data, in one native call.
@@ -118,11 +117,10 @@ class Sealer:
         >>> [len(packet) for packet in sealer.seal_burst([plain, plain])]
         [39, 39]
         """
-        gathered = buffers.Gathered(packets)
-        # Written by C before anyone else sees it, as in seal().
-        sealed = bytes(gathered.total + buffers.OVERHEAD_LEN * gathered.count)
-        self._seal_gathered(gathered, sealed, len(sealed))
-        return Burst(memoryview(sealed), gathered.lens)
+        burst = buffers.Packets(packets, buffers.OVERHEAD_LEN)
+        sealed = buffers.fresh(burst.total)
+        self._seal(burst, sealed)
+        return Burst(buffers.read_only(sealed), buffers.numbers(burst.ends))
 
     def seal_burst_into(self, packets: "Iterable[Buffer]", out: "Buffer") -> Burst:
         """Seal as ``seal_burst`` does, into the caller's writable buffer, which may be longer and may be used again.
@@ -130,21 +128,15 @@ class Sealer:
         The burst is a view into ``out``: its packets are gone when ``out`` is written again. A packet may lie in
         ``out`` itself where it starts exactly where its sealed form will; any other overlap raises ValueError.
         """
-        gathered = buffers.Gathered(packets)
-        needed = gathered.total + buffers.OVERHEAD_LEN * gathered.count
-        target = buffers.writable("out", out, needed)
-        self._seal_gathered(gathered, ffi.from_buffer("uint8_t[]", target, require_writable=True), needed)
-        return Burst(target, gathered.lens)
+        burst = buffers.Packets(packets, buffers.OVERHEAD_LEN)
+        target = buffers.writable("out", out, burst.total)
+        self._seal(burst, ffi.from_buffer("uint8_t[]", target, require_writable=True))
+        return Burst(target, buffers.numbers(burst.ends))
 
-    def _seal_gathered(self, gathered: buffers.Gathered, out: Any, capacity: int) -> None:
-        refusal = ffi.new("dv_refusal *")
-        result = lib.dv_sealer_seal_burst(
-            self._native, gathered.pointers, gathered.lens, gathered.count, out, capacity, refusal
-        )
-        if result == lib.DV_ERROR_PACKET:
-            raise ValueError(sentence(f"packets[{refusal.index}]", refusal))
+    def _seal(self, burst: buffers.Packets, out: Any) -> None:
+        result = lib.dv_python_seal_burst(self._native, id(burst.items), out, burst.total)
         if result:
-            _raise(result)
+            _raise(result, "packets[{index}]")
 
     @property
     def packets_left(self) -> int:
@@ -186,8 +178,8 @@ class Sealer:
 class RtpStream:
     """RTP packets under one SSRC: headers are made here, in sequence, and sealed by ``sealer``.
 
-    ``ssrc`` and ``timestamp`` have 32 bits, ``sequence`` 16, ``payload_type`` 7. ``extension`` goes into every packet.
-    ``max_packet`` is the longest sealed packet in bytes, header and tag and nonce included.
+    ``ssrc`` and ``timestamp`` have 32 bits, ``sequence`` 16, ``payload_type`` 7 (64 to 95 left out). ``extension``
+    goes into every packet. ``max_packet`` is the longest sealed packet in bytes, header and tag and nonce included.
 
     Several streams (audio, video) may share a sealer, and threads may share a stream.
 
@@ -199,10 +191,7 @@ class RtpStream:
     (1, 960)
     """
 
-    __slots__ = ("_extension_body", "_sealer", "_stream", "extension")
-
-    extension: RtpExtension | None
-    """The header extension of every packet."""
+    __slots__ = ("_body", "_extension", "_sealer", "_stream")
 
     def __init__(
         self,
@@ -216,31 +205,40 @@ class RtpStream:
         max_packet: int = 1200,
     ) -> None:
         """See the class."""
+        if not isinstance(sealer, Sealer):
+            message = f"sealer must be a Sealer, not {type(sealer).__name__}"
+            raise TypeError(message)
         self._sealer = sealer
         self._stream = ffi.new("dv_stream *")
         self._stream.ssrc = buffers.integer("ssrc", ssrc, 0, 0xFFFF_FFFF)
         self._stream.payload_type = buffers.integer("payload_type", payload_type, 0, 127)
+        if payload_type in _RTCP_PAYLOAD_TYPES:
+            message = f"payload_type is {payload_type}; with the marker, 64 to 95 would be RTCP (RFC 5761, section 4)"
+            raise ValueError(message)
         self._stream.sequence = buffers.integer("sequence", sequence, 0, 0xFFFF)
         self._stream.timestamp = buffers.integer("timestamp", timestamp, 0, 0xFFFF_FFFF)
         self._set_extension(extension)
-        lowest = 12 + (4 + self._stream.extension_len if extension else 0) + buffers.OVERHEAD_LEN + 1
+        preamble_len = _PREAMBLE_LEN if extension else 0
+        lowest = _HEADER_LEN + preamble_len + self._stream.extension_len + buffers.OVERHEAD_LEN + 1
         self._stream.max_packet_len = buffers.integer("max_packet", max_packet, lowest, buffers.PACKET_MAX_LEN)
 
     def _set_extension(self, extension: RtpExtension | None) -> None:
-        self.extension = extension
+        self._extension = extension
         if extension is None:
             return
+        if not isinstance(extension, RtpExtension):
+            message = f"extension must be an RtpExtension, not {type(extension).__name__}"
+            raise TypeError(message)
         body = buffers.read("extension.data", extension.data)
-        if len(body) % 4 or len(body) >= buffers.PACKET_MAX_LEN:
-            message = (
-                f"extension.data is {len(body)} bytes; it must be a multiple of 4, and below {buffers.PACKET_MAX_LEN}"
-            )
+        longest = buffers.PACKET_MAX_LEN - buffers.OVERHEAD_LEN - _HEADER_LEN - _PREAMBLE_LEN - 1
+        if len(body) % 4 or len(body) > longest:
+            message = f"extension.data is {len(body)} bytes; it must be a multiple of 4, and at most {longest}"
             raise ValueError(message)
-        self._extension_body = ffi.from_buffer("uint8_t[]", body)
+        self._body = ffi.from_buffer("uint8_t[]", body)  # held, as the stream only points at it
         self._stream.has_extension = 1
         self._stream.extension_profile = buffers.integer("extension.profile", extension.profile, 0, 0xFFFF)
         self._stream.extension_len = len(body)
-        self._stream.extension = self._extension_body
+        self._stream.extension = self._body
 
     def seal(self, payload: "Buffer", *, marker: bool = False, advance: int = 0) -> bytes:
         """Seal one payload as one packet; then the sequence number is one more, and the timestamp ``advance`` more.
@@ -248,11 +246,14 @@ class RtpStream:
         Raises ValueError when the packet would be longer than ``max_packet``, and what Sealer.seal raises.
         """
         data = buffers.read("payload", payload)
-        count, room, sealed_len = self._measure(len(data))
-        if count != 1:
+        sealed_len = lib.dv_stream_sealed_len(self._stream, len(data))
+        if sealed_len > self.max_packet:
+            room = self.max_packet - (lib.dv_stream_sealed_len(self._stream, 0))
             message = f"payload is {len(data)} bytes; max_packet={self.max_packet} leaves room for {room}"
             raise ValueError(message)
-        return self._seal_frame(data, sealed_len, advance, marker=marker)
+        sealed = bytes(sealed_len)  # written by C before anyone else sees it, as in Sealer.seal
+        self._seal(data, sealed, sealed_len, advance, marker=marker)
+        return sealed
 
     def seal_frame(self, frame: "Buffer", *, advance: int = 0) -> Burst:
         """Cut a media frame into packets of at most ``max_packet`` bytes and seal them, in one native call.
@@ -263,22 +264,14 @@ class RtpStream:
         Raises what Sealer.seal raises; when the nonces do not suffice for the whole frame, none of it is sealed.
         """
         data = buffers.read("frame", frame)
-        count, room, sealed_len = self._measure(len(data))
-        sealed = self._seal_frame(data, sealed_len, advance, marker=True)
-        fixed_len = (sealed_len - len(data)) // count - buffers.OVERHEAD_LEN
-        plain_lens = [fixed_len + room] * (count - 1) + [fixed_len + len(data) - room * (count - 1)]
-        return Burst(memoryview(sealed), plain_lens)
+        sealed_len = lib.dv_stream_sealed_len(self._stream, len(data))
+        sealed = buffers.fresh(sealed_len)
+        self._seal(data, sealed, sealed_len, advance, marker=True)
+        longest = self.max_packet
+        return Burst(buffers.read_only(sealed), (*range(longest, sealed_len, longest), sealed_len))
 
-    def _measure(self, frame_len: int) -> tuple[int, int, int]:
-        sizes = ffi.new("size_t[3]")
-        result = lib.dv_stream_measure(self._stream, frame_len, sizes, sizes + 1, sizes + 2)
-        if result:
-            _raise(result)
-        return int(sizes[0]), int(sizes[1]), int(sizes[2])
-
-    def _seal_frame(self, frame: bytes, sealed_len: int, advance: int, *, marker: bool) -> bytes:
+    def _seal(self, frame: bytes, out: Any, out_len: int, advance: int, *, marker: bool) -> None:
         step = buffers.integer("advance", advance, 0, 0xFFFF_FFFF)
-        sealed = bytes(sealed_len)
         result = lib.dv_sealer_seal_frame(
             self._sealer._native,
             self._stream,
@@ -286,12 +279,16 @@ class RtpStream:
             len(frame),
             bool(marker),
             step,
-            sealed,
-            sealed_len,
+            out,
+            out_len,
         )
         if result:
-            _raise(result)
-        return sealed
+            _raise(result, "frame")
+
+    @property
+    def extension(self) -> RtpExtension | None:
+        """The header extension of every packet."""
+        return self._extension
 
     @property
     def ssrc(self) -> int:
@@ -331,6 +328,9 @@ class RtpStream:
         )
 
 
-def _raise(result: int) -> NoReturn:
+def _raise(result: int, name: str = "") -> NoReturn:
+    if result == lib.DV_ERROR_PACKET:
+        refusal = lib.dv_python_refusal()
+        raise ValueError(sentence(name.format(index=refusal.index), refusal))
     error = _ERRORS.get(result, MemoryError())
     raise type(error)(*error.args)

@@ -1,7 +1,7 @@
 """A process of its own for one engine: seals and opens packets in every way, and tells what came out.
 
-DVCRYPTO_ENGINE is read when dvcrypto is imported, so a test that forces an engine starts this file. Both standard input and
-standard output carry one JSON object; bytes are hexadecimal.
+DVCRYPTO_ENGINE is read when dvcrypto is imported, so a test that forces an engine starts this file. Both standard input
+and standard output carry one JSON object; bytes are hexadecimal.
 """
 
 import json
@@ -23,7 +23,7 @@ def described(opened: OpenedPacket | None) -> dict[str, Any] | None:
         "plain": opened.plain.hex(),
         "nonce": opened.nonce.hex(),
         "is_rtcp": opened.is_rtcp,
-        "header": list((opened.rtcp_header if opened.is_rtcp else opened.header)),
+        "header": list(opened.rtcp_header if opened.is_rtcp else opened.header),
         "extension": None if extension is None else [extension.profile, extension.data.hex()],
         "elements": None
         if extension is None
@@ -50,7 +50,7 @@ def main() -> None:
         for packet, length in zip(packets, asked["header_lens"], strict=True)
     ]
     sealed = {"singly": singly}
-    opened = {"singly": [opener.open(packet) for packet in singly]}
+    opened: dict[str, list[OpenedPacket | None]] = {"singly": [opener.open(packet) for packet in singly]}
     statuses: dict[str, list[str]] = {}
     for size in BURST_SIZES:
         way = f"in bursts of {size or 'all'}"

@@ -1,6 +1,7 @@
 """Which UDP datagrams of a capture are media."""
 
 from dvcrypto.cli.captures import Datagram
+from dvcrypto.cli.reference import is_rtcp
 
 _SYSTEM_PORTS_END = 1024  # RFC 6335, section 6: no media is sent from there, but DNS and its like are
 _KEEP_ALIVE_LEN = 8
@@ -17,8 +18,3 @@ def is_media(datagram: Datagram, ports: frozenset[int]) -> bool:
     if len(payload) < 2 or payload[0] >> 6 != 2:
         return False
     return len(payload) != _KEEP_ALIVE_LEN or is_rtcp(payload)
-
-
-def is_rtcp(packet: bytes) -> bool:
-    """RTCP's packet types (RFC 5761, section 4)."""
-    return 192 <= packet[1] <= 223

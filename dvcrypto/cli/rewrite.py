@@ -17,7 +17,8 @@ import dvcrypto
 from dvcrypto.cli import show
 from dvcrypto.cli.captures import Capture, CaptureError, CaptureWriter, Record, open_capture
 from dvcrypto.cli.keys import add_key_option
-from dvcrypto.cli.media import is_media, is_rtcp
+from dvcrypto.cli.media import is_media
+from dvcrypto.cli.reference import is_rtcp
 
 _BATCH: Final = 512  # records that are read before their media is sealed or opened as one burst
 _REASONS_SHOWN: Final = 10
