@@ -4,6 +4,7 @@ libsodium and OpenSSL's libcrypto are found through pkg-config and linked dynami
 variable ``DVCRYPTO_STATIC_PREFIX`` names a folder with ``include/`` and ``lib/``, taken from there, linked statically.
 """
 
+import importlib.util
 import os
 import re
 import shutil
@@ -135,6 +136,27 @@ def extension_arguments() -> dict[str, Any]:
         for name, values in flags.items():
             arguments[name] = arguments.get(name, []) + values
     return arguments
+
+
+def build_beside(header: Path, sources: list[Path], folder: Path) -> Any:
+    """Build and import another module, named after its header, with the package's libraries and flags.
+
+    For tests and benchmarks: what they reach in C is in no build that users get. ``sources`` may include csrc's.
+    """
+    arguments = extension_arguments()
+    arguments["sources"] = [str(source) for source in sources]
+    arguments["depends"] = []
+    arguments["include_dirs"].append(str(header.parent))
+    arguments["extra_link_args"] = [flag for flag in arguments.get("extra_link_args", []) if "native.map" not in flag]
+    ffi = FFI()
+    ffi.cdef(declarations(header.read_text()))
+    ffi.set_source(header.stem, f'#include "{header.name}"', **arguments)
+    spec = importlib.util.spec_from_file_location(header.stem, ffi.compile(tmpdir=str(folder)))
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 ffibuilder = FFI()

@@ -1,13 +1,10 @@
 """What the tests share: other people's vectors, and the engines with any nonce."""
 
 import os
-import sys
-from importlib import util
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cffi import FFI
 
 ROOT = Path(__file__).resolve().parent.parent
 VECTORS = Path(os.environ.get("DVCRYPTO_VECTORS", ROOT.parent / "shared" / "vectors"))
@@ -52,23 +49,9 @@ class RawEngines:
 @pytest.fixture(scope="session")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> RawEngines:
     """The engines by themselves, compiled from the same sources with the same flags as the package."""
-    sys.path.insert(0, str(ROOT))
     from dvcrypto import _build_native as build
 
-    flags = build.extension_arguments()
-    flags["sources"] = [str(ROOT / source) for source in flags["sources"]]
-    flags["sources"].append(str(ROOT / "csrc" / "tests" / "raw_engine.c"))
-    flags["depends"] = []
-    flags["include_dirs"].append(str(ROOT / "csrc" / "tests"))
-    flags["extra_link_args"] = [flag for flag in flags.get("extra_link_args", []) if "native.map" not in flag]
-    header = (ROOT / "csrc" / "tests" / "raw_engine.h").read_text()
-    ffi = FFI()
-    ffi.cdef(build.declarations(header))
-    ffi.set_source("raw_engines", '#include "raw_engine.h"', **flags)
-    compiled = ffi.compile(tmpdir=str(tmp_path_factory.mktemp("raw")))
-    spec = util.spec_from_file_location("raw_engines", compiled)
-    assert spec
-    assert spec.loader
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    tests = ROOT / "csrc" / "tests"
+    sources = [*(ROOT / "csrc").glob("*.c"), tests / "raw_engine.c"]
+    module = build.build_beside(tests / "raw_engine.h", sources, tmp_path_factory.mktemp("raw"))
     return RawEngines(module.ffi, module.lib)
