@@ -68,8 +68,8 @@ static int seal_one(const uint8_t *in, uint8_t *out)
     uint8_t subkey[32];
     switch (loop) {
     case SODIUM_GCM:
-        return crypto_aead_aes256gcm_encrypt_afternm(out, NULL, in, packet_len, header, HEADER_LEN, NULL, nonce, state) ==
-               0;
+        return crypto_aead_aes256gcm_encrypt_afternm(out, NULL, in, packet_len, header, HEADER_LEN, NULL, nonce,
+                                                     state) == 0;
     case OPENSSL_GCM:
         return evp_seal(NULL, nonce, in, out);
     case SODIUM_XCHACHA:
@@ -92,8 +92,8 @@ static int open_one(const uint8_t *in, uint8_t *out)
     case OPENSSL_GCM:
         return evp_open(NULL, nonce, in, out);
     case SODIUM_XCHACHA:
-        return crypto_aead_xchacha20poly1305_ietf_decrypt(out, NULL, NULL, in, packet_len + TAG_LEN, header,
-                                                          HEADER_LEN, nonce, key) == 0;
+        return crypto_aead_xchacha20poly1305_ietf_decrypt(out, NULL, NULL, in, packet_len + TAG_LEN, header, HEADER_LEN,
+                                                          nonce, key) == 0;
     default:
         crypto_core_hchacha20(subkey, nonce, key, NULL);
         return evp_open(subkey, zeros, in, out);

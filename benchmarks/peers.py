@@ -58,9 +58,8 @@ def discord_py(mode: dvcrypto.Mode) -> Seal | None:
         return None
 
     class Client(VoiceClient):
-        secret_key = list(KEY)  # type: ignore[assignment]
-
         def __init__(self) -> None:
+            self.secret_key = list(KEY)
             self._incr_nonce = 0
 
     return Client()._encrypt_aead_xchacha20_poly1305_rtpsize

@@ -1,11 +1,11 @@
-"""Threads: two sealers on two cores, a short burst beside a busy Python thread, and a long burst that lets others run."""
+"""Threads: two sealers on two cores, short bursts beside a busy Python thread, long ones that let others run."""
 
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import dvcrypto
 from benchmarks import peers
@@ -54,7 +54,7 @@ def _packets_a_second(mode: dvcrypto.Mode, threads: int, seconds: float) -> floa
 class _Busy:
     """A Python thread that counts."""
 
-    def __enter__(self) -> "_Busy":
+    def __enter__(self) -> Self:
         self.turns = 0
         self._running = True
         self._thread = threading.Thread(target=self._run)

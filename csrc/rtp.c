@@ -67,7 +67,10 @@ static dv_why read_header(dv_header *header, const uint8_t *bytes, size_t room, 
     size_t copied = room < DV_HEADER_MAX_LEN ? room : DV_HEADER_MAX_LEN;
     if (room < DV_RTCP_HEADER_LEN)
         return why(DV_FAULT_SHORT, room + overhead_len, DV_RTCP_HEADER_LEN + overhead_len);
-    memcpy(header->bytes, bytes, copied);
+    if (copied == DV_HEADER_MAX_LEN)
+        memcpy(header->bytes, bytes, DV_HEADER_MAX_LEN); /* of a fixed length: a few moves, not a call */
+    else
+        memcpy(header->bytes, bytes, copied);
     if (header->bytes[0] >> 6 != RTP_VERSION)
         return why(DV_FAULT_VERSION, header->bytes[0] >> 6, RTP_VERSION);
 

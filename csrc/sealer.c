@@ -86,8 +86,10 @@ static dv_result reserve(dv_sealer *sealer, size_t count, uint32_t *first)
 
 static void write_suffix(const dv_sealer *sealer, uint32_t counter, uint8_t suffix[DV_SUFFIX_LEN])
 {
-    for (int i = 0; i < DV_SUFFIX_LEN; i++)
-        suffix[i] = (uint8_t)(counter >> 8 * (sealer->big_endian ? DV_SUFFIX_LEN - 1 - i : i));
+    const uint8_t little[DV_SUFFIX_LEN] = {(uint8_t)counter, (uint8_t)(counter >> 8), (uint8_t)(counter >> 16),
+                                           (uint8_t)(counter >> 24)};
+    const uint8_t big[DV_SUFFIX_LEN] = {little[3], little[2], little[1], little[0]};
+    memcpy(suffix, sealer->big_endian ? big : little, DV_SUFFIX_LEN);
 }
 
 /* Header, ciphertext, tag, suffix. The header is a copy, so that what is authenticated is what was checked. */

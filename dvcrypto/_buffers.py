@@ -1,6 +1,7 @@
 """Arguments that hold bytes: keys, packets and outputs, checked and handed to C."""
 
 import operator
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,6 @@ OVERHEAD_LEN: Final = 20
 PACKET_MAX_LEN: Final = 65535
 HEADER_MAX_LEN: Final = 76  # of the clear header: 12 bytes, 15 CSRCs, 4 of the extension's preamble
 
-_NOT_BYTES: Final = int(ffi.cast("size_t", -1))
 _SIZE_LEN: Final = int(ffi.sizeof("size_t"))
 _new: Final = ffi.new_allocator(should_clear_after_alloc=False)
 
@@ -47,16 +47,13 @@ def read(name: str, value: "Buffer") -> bytes:
     return value if type(value) is bytes else view(name, value).tobytes()
 
 
-def writable(name: str, value: "Buffer", needed: int) -> memoryview:
-    """A view of an output's first ``needed`` bytes."""
+def writable(name: str, value: "Buffer") -> memoryview:
+    """A view of an output's bytes."""
     viewed = view(name, value)
     if viewed.readonly:
         message = f"{name} is read-only ({type(value).__name__}); it must be writable"
         raise BufferError(message)
-    if viewed.nbytes < needed:
-        message = f"{name} is {viewed.nbytes} bytes; {needed} are needed"
-        raise ValueError(message)
-    return viewed.cast("B")[:needed]
+    return viewed.cast("B")
 
 
 def integer(name: str, value: int, lowest: int, highest: int) -> int:
@@ -94,31 +91,27 @@ def _wipe_key(key: Any) -> None:
     lib.dv_wipe(key, KEY_LEN)
 
 
-class Packets:
-    """The packets of a burst, as the C layer takes them: ``items``, a tuple, by its id().
+def burst(packets: "Iterable[Buffer]") -> "tuple[Buffer, ...]":
+    """The packets of a burst, as the C layer takes them."""
+    if isinstance(packets, (bytes, bytearray, memoryview, str)) or not hasattr(packets, "__iter__"):
+        message = f"packets must be a sequence of packets, not {type(packets).__name__}"
+        raise TypeError(message)
+    return tuple(packets)
 
-    ``ends`` tells where the result of each ends when results lie one behind the other and are ``extra_len`` bytes
-    longer than their packets; ``total`` is the last of them, and the bytes that all results take.
-    """
 
-    __slots__ = ("ends", "items", "total")
-
-    def __init__(self, packets: "Iterable[Buffer]", extra_len: int) -> None:
-        """Raises TypeError or BufferError that names the packet."""
-        if isinstance(packets, (bytes, bytearray, memoryview, str)) or not hasattr(packets, "__iter__"):
-            message = f"packets must be a sequence of packets, not {type(packets).__name__}"
-            raise TypeError(message)
-        self.items = tuple(packets)
-        self.ends = bytes(_SIZE_LEN * len(self.items))  # written by C before anyone else sees it
-        self.total = lib.dv_python_measure(id(self.items), extra_len, self.ends)
-        if self.total == _NOT_BYTES:
-            for index, item in enumerate(self.items):
-                view(f"packets[{index}]", item)
+def check_burst(items: "tuple[Buffer, ...]") -> int:
+    """Raise TypeError or BufferError that names the packet which is not contiguous bytes; else the bytes of all."""
+    return sum(view(f"packets[{index}]", item).nbytes for index, item in enumerate(items))
 
 
 def numbers(sizes: bytes) -> "memoryview[int]":
     """C's size_t, as integers."""
     return memoryview(sizes).cast("P")  # as wide as size_t, for which there is no format that type checkers know
+
+
+def last(sizes: bytes) -> int:
+    """The last of C's size_t; 0 where there is none."""
+    return int.from_bytes(sizes[-_SIZE_LEN:], sys.byteorder)
 
 
 def fresh(length: int) -> Any:

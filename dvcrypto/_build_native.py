@@ -24,13 +24,10 @@ CSRC = ROOT / "csrc"
 PYTHON_DECLARATIONS = """
 static void dv_python_host(size_t long_work_len);
 static const dv_refusal *dv_python_refusal(void);
-static size_t dv_python_measure(uintptr_t tuple_id, size_t extra_len, uint8_t *ends);
-static int dv_python_seal(dv_sealer *sealer, const uint8_t *header, size_t header_len, const uint8_t *payload,
-                          size_t payload_len, uint8_t *out, size_t out_capacity);
-static int dv_python_seal_burst(dv_sealer *sealer, uintptr_t tuple_id, uint8_t *out, size_t out_capacity);
-static int dv_python_open(dv_opener *opener, const uint8_t *packet, size_t packet_len, uint8_t *out);
-static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uint8_t *out, size_t out_capacity,
-                                uint8_t *opened);
+static int dv_python_seal(dv_sealer *sealer, uintptr_t header_id, uintptr_t payload_id, uintptr_t list_id);
+static int dv_python_seal_burst(dv_sealer *sealer, uintptr_t tuple_id, uintptr_t target_id, uintptr_t list_id);
+static int dv_python_open(dv_opener *opener, uintptr_t packet_id, uintptr_t list_id);
+static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t list_id);
 """
 
 INSTALL = """\

@@ -4,9 +4,10 @@
  * cffi gives up the GIL around every call, and a short call then waits up to a whole switch interval to get it back
  * behind a busy thread. Here the calls keep it, and the C layer itself gives it up for waits and for long bursts.
  *
- * A burst comes as a tuple of bytes-like objects, named by its id(): cffi has no cheaper way to hand over many objects
- * than an ffi.from_buffer for each, which costs more than sealing one. The caller holds the tuple until the call returns.
- * Outputs that cffi takes as uint8_t are bytes objects that nobody else has seen yet.
+ * Arguments and results are Python objects named by their id(): cffi has no cheaper way to hand over many objects than an
+ * ffi.from_buffer for each, which costs more than sealing a packet, and none to return an object. The caller holds what it
+ * names until the call returns. A burst is a tuple of bytes-like objects; results are appended to a list, as bytes objects
+ * that were written before anyone else could see them.
  */
 #include "dvcrypto.h"
 
@@ -63,34 +64,10 @@ static int hold(PyObject *object, Py_buffer *held)
     return 0;
 }
 
-/*
- * Write where the result of each packet ends, when results lie one behind the other and are extra_len longer than their
- * packets. Returns where the last one ends, or SIZE_MAX where an item is not contiguous bytes.
- */
-static size_t dv_python_measure(uintptr_t tuple_id, size_t extra_len, uint8_t *ends)
-{
-    PyObject *tuple = (PyObject *)tuple_id;
-    size_t total = 0;
-    Py_ssize_t count = PyTuple_Size(tuple);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *item = PyTuple_GetItem(tuple, i);
-        Py_buffer held;
-        if (PyBytes_CheckExact(item)) {
-            total += (size_t)PyBytes_Size(item) + extra_len;
-        } else if (hold(item, &held)) {
-            total += (size_t)held.len + extra_len;
-            PyBuffer_Release(&held);
-        } else {
-            return SIZE_MAX;
-        }
-        memcpy(ends + (size_t)i * sizeof total, &total, sizeof total);
-    }
-    return total;
-}
-
 /* The packets of a tuple as the C layer takes them. */
 typedef struct gathered {
     size_t count;
+    size_t total; /* bytes of all packets */
     const uint8_t **packets;
     size_t *packet_lens;
     Py_buffer *held; /* those that are not bytes; NULL while there are none */
@@ -114,6 +91,7 @@ static dv_result gather(uintptr_t tuple_id, gathered *burst)
 {
     PyObject *tuple = (PyObject *)tuple_id;
     burst->count = (size_t)PyTuple_Size(tuple);
+    burst->total = 0;
     burst->packets = burst->few_packets;
     burst->packet_lens = burst->few_lens;
     burst->held = NULL;
@@ -129,55 +107,182 @@ static dv_result gather(uintptr_t tuple_id, gathered *burst)
         if (PyBytes_CheckExact(item)) {
             burst->packets[i] = (const uint8_t *)PyBytes_AsString(item);
             burst->packet_lens[i] = (size_t)PyBytes_Size(item);
-            continue;
+        } else {
+            if (!burst->held && !(burst->held = malloc(burst->count * sizeof *burst->held)))
+                return DV_ERROR_MEMORY;
+            Py_buffer *held = &burst->held[burst->held_count];
+            if (!hold(item, held))
+                return DV_ERROR_ARGUMENT;
+            burst->held_count++;
+            burst->packets[i] = held->buf;
+            burst->packet_lens[i] = (size_t)held->len;
         }
-        if (!burst->held && !(burst->held = malloc(burst->count * sizeof *burst->held)))
+        if (burst->packet_lens[i] > PY_SSIZE_T_MAX - burst->total)
             return DV_ERROR_MEMORY;
-        Py_buffer *held = &burst->held[burst->held_count];
-        if (!hold(item, held))
-            return DV_ERROR_ARGUMENT;
-        burst->held_count++;
-        burst->packets[i] = held->buf;
-        burst->packet_lens[i] = (size_t)held->len;
+        burst->total += burst->packet_lens[i];
     }
     return DV_DONE;
 }
 
-static int dv_python_seal(dv_sealer *sealer, const uint8_t *header, size_t header_len, const uint8_t *payload,
-                          size_t payload_len, uint8_t *out, size_t out_capacity)
+/* A bytes object that nobody else has seen, to be written through the pointer. NULL, without an exception, where there is no
+ * memory for it. */
+static PyObject *new_bytes(size_t len, uint8_t **written)
 {
-    return dv_sealer_seal(sealer, header, header_len, payload, payload_len, out, out_capacity, &last_refusal);
+    PyObject *made = len > PY_SSIZE_T_MAX ? NULL : PyBytes_FromStringAndSize(NULL, (Py_ssize_t)len);
+    if (made)
+        *written = (uint8_t *)PyBytes_AsString(made);
+    else
+        PyErr_Clear();
+    return made;
 }
 
-static int dv_python_seal_burst(dv_sealer *sealer, uintptr_t tuple_id, uint8_t *out, size_t out_capacity)
+/* Append the object, which is given up in any case. */
+static dv_result give(uintptr_t list_id, PyObject *object)
+{
+    int failed = PyList_Append((PyObject *)list_id, object);
+    Py_DECREF(object);
+    if (!failed)
+        return DV_DONE;
+    PyErr_Clear();
+    return DV_ERROR_MEMORY;
+}
+
+/* Append where the result of each packet ends, as size_t, when results are extra_len longer than their packets. */
+static dv_result give_ends(const gathered *burst, size_t extra_len, uintptr_t list_id)
+{
+    uint8_t *written;
+    size_t end = 0;
+    PyObject *ends = new_bytes(burst->count * sizeof end, &written);
+    if (!ends)
+        return DV_ERROR_MEMORY;
+    for (size_t i = 0; i < burst->count; i++) {
+        end += burst->packet_lens[i] + extra_len;
+        memcpy(written + i * sizeof end, &end, sizeof end);
+    }
+    return give(list_id, ends);
+}
+
+/* Append the sealed packet. DV_ERROR_ARGUMENT where header or payload is not exactly bytes. */
+static int dv_python_seal(dv_sealer *sealer, uintptr_t header_id, uintptr_t payload_id, uintptr_t list_id)
+{
+    PyObject *header = (PyObject *)header_id, *payload = (PyObject *)payload_id;
+    uint8_t *out;
+    if (!PyBytes_CheckExact(header) || !PyBytes_CheckExact(payload))
+        return DV_ERROR_ARGUMENT;
+    size_t header_len = (size_t)PyBytes_Size(header), payload_len = (size_t)PyBytes_Size(payload);
+    size_t sealed_len = header_len + payload_len + DV_OVERHEAD_LEN;
+    PyObject *sealed = new_bytes(sealed_len, &out);
+    if (!sealed)
+        return DV_ERROR_MEMORY;
+    dv_result result =
+        dv_sealer_seal(sealer, (const uint8_t *)PyBytes_AsString(header), header_len,
+                       (const uint8_t *)PyBytes_AsString(payload), payload_len, out, sealed_len, &last_refusal);
+    if (result == DV_DONE)
+        return give(list_id, sealed);
+    Py_DECREF(sealed);
+    return result;
+}
+
+static dv_result seal_new(dv_sealer *sealer, const gathered *burst, uintptr_t list_id)
+{
+    uint8_t *out;
+    size_t sealed_len = burst->total + burst->count * DV_OVERHEAD_LEN;
+    PyObject *sealed = new_bytes(sealed_len, &out);
+    if (!sealed)
+        return DV_ERROR_MEMORY;
+    dv_result result =
+        dv_sealer_seal_burst(sealer, burst->packets, burst->packet_lens, burst->count, out, sealed_len, &last_refusal);
+    if (result == DV_DONE)
+        return give(list_id, sealed);
+    Py_DECREF(sealed);
+    return result;
+}
+
+static dv_result seal_into(dv_sealer *sealer, const gathered *burst, PyObject *target)
+{
+    Py_buffer out;
+    if (PyObject_GetBuffer(target, &out, PyBUF_WRITABLE) < 0) {
+        PyErr_Clear();
+        return DV_ERROR_ARGUMENT;
+    }
+    dv_result result = dv_sealer_seal_burst(sealer, burst->packets, burst->packet_lens, burst->count, out.buf,
+                                            (size_t)out.len, &last_refusal);
+    PyBuffer_Release(&out);
+    return result;
+}
+
+/*
+ * Append the sealed packets, one behind the other, and where each ends. Where target_id is not 0 it is a writable buffer that
+ * takes the packets, and only the ends are appended.
+ */
+static int dv_python_seal_burst(dv_sealer *sealer, uintptr_t tuple_id, uintptr_t target_id, uintptr_t list_id)
 {
     gathered burst;
     dv_result result = gather(tuple_id, &burst);
+    if (result == DV_DONE && target_id)
+        result = seal_into(sealer, &burst, (PyObject *)target_id);
+    else if (result == DV_DONE)
+        result = seal_new(sealer, &burst, list_id);
     if (result == DV_DONE)
-        result = dv_sealer_seal_burst(sealer, burst.packets, burst.packet_lens, burst.count, out, out_capacity,
-                                      &last_refusal);
+        result = give_ends(&burst, DV_OVERHEAD_LEN, list_id);
     release(&burst);
     return result;
 }
 
-/* out has packet_len bytes for the packet, and behind them room for its dv_opened. */
-static int dv_python_open(dv_opener *opener, const uint8_t *packet, size_t packet_len, uint8_t *out)
+/* Append the packet's place in the output, and its dv_opened. DV_ERROR_ARGUMENT where it is not exactly bytes. */
+static int dv_python_open(dv_opener *opener, uintptr_t packet_id, uintptr_t list_id)
 {
+    PyObject *packet = (PyObject *)packet_id;
+    uint8_t *out, *described;
     dv_opened opened;
-    dv_result result = dv_opener_open_burst(opener, &packet, &packet_len, 1, out, packet_len, &opened);
-    memcpy(out + packet_len, &opened, sizeof opened);
-    return result;
+    if (!PyBytes_CheckExact(packet))
+        return DV_ERROR_ARGUMENT;
+    const uint8_t *bytes = (const uint8_t *)PyBytes_AsString(packet);
+    size_t packet_len = (size_t)PyBytes_Size(packet);
+    PyObject *plain = new_bytes(packet_len, &out);
+    if (!plain)
+        return DV_ERROR_MEMORY;
+    dv_result result = dv_opener_open_burst(opener, &bytes, &packet_len, 1, out, packet_len, &opened);
+    if (result != DV_DONE) {
+        Py_DECREF(plain);
+        return result;
+    }
+    result = give(list_id, plain);
+    PyObject *description = new_bytes(sizeof opened, &described);
+    if (result != DV_DONE || !description) {
+        Py_XDECREF(description);
+        return DV_ERROR_MEMORY;
+    }
+    memcpy(described, &opened, sizeof opened);
+    return give(list_id, description);
 }
 
-/* opened has a dv_opened for each packet. */
-static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uint8_t *out, size_t out_capacity,
-                                uint8_t *opened)
+/* Append the packets' places in the output, one behind the other, where each ends, and the dv_opened of all. */
+static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t list_id)
 {
     gathered burst;
+    uint8_t *out = NULL, *opened = NULL;
+    PyObject *plain = NULL, *descriptions = NULL;
     dv_result result = gather(tuple_id, &burst);
+    if (result == DV_DONE) {
+        plain = new_bytes(burst.total, &out);
+        descriptions = new_bytes(burst.count * sizeof(dv_opened), &opened);
+        result = plain && descriptions ? dv_opener_open_burst(opener, burst.packets, burst.packet_lens, burst.count,
+                                                              out, burst.total, (dv_opened *)opened)
+                                       : DV_ERROR_MEMORY;
+    }
+    if (result == DV_DONE) {
+        Py_INCREF(plain);
+        result = give(list_id, plain);
+    }
     if (result == DV_DONE)
-        result = dv_opener_open_burst(opener, burst.packets, burst.packet_lens, burst.count, out, out_capacity,
-                                      (dv_opened *)opened);
+        result = give_ends(&burst, 0, list_id);
+    if (result == DV_DONE) {
+        Py_INCREF(descriptions);
+        result = give(list_id, descriptions);
+    }
+    Py_XDECREF(plain);
+    Py_XDECREF(descriptions);
     release(&burst);
     return result;
 }

@@ -4,26 +4,31 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import overload
 
+from dvcrypto._buffers import numbers
+
 
 class Burst(Sequence[memoryview]):
     """Sealed packets, contiguous in one buffer. Each item is a view into it, made when it is asked for."""
 
-    __slots__ = ("_ends", "_offsets", "buffer")
+    __slots__ = ("_ends", "_offsets", "_sealed")
 
-    buffer: memoryview
-    """All packets, one behind the other."""
-
-    def __init__(self, buffer: memoryview, ends: Sequence[int]) -> None:
-        """``ends`` tells where each packet ends in the buffer."""
-        self.buffer = buffer
+    def __init__(self, sealed: bytes | memoryview, ends: Sequence[int] | bytes) -> None:
+        """``ends`` tells where each packet ends in the buffer; in bytes, they are C's size_t."""
+        self._sealed = sealed
         self._ends = ends
         self._offsets: tuple[int, ...] | None = None
+
+    @property
+    def buffer(self) -> memoryview:
+        """All packets, one behind the other."""
+        return memoryview(self._sealed)
 
     @property
     def offsets(self) -> tuple[int, ...]:
         """Where each packet starts in ``buffer``, and where the last one ends: one more than there are packets."""
         if self._offsets is None:
-            self._offsets = (0, *self._ends)
+            ends = numbers(self._ends) if isinstance(self._ends, bytes) else self._ends
+            self._offsets = (0, *ends)
         return self._offsets
 
     def tolist(self) -> list[bytes]:
@@ -32,7 +37,7 @@ class Burst(Sequence[memoryview]):
 
     def __len__(self) -> int:
         """How many packets."""
-        return len(self._ends)
+        return len(self.offsets) - 1
 
     @overload
     def __getitem__(self, index: int) -> memoryview: ...
@@ -49,7 +54,8 @@ class Burst(Sequence[memoryview]):
     def __iter__(self) -> Iterator[memoryview]:
         """The packets in order."""
         offsets = self.offsets
-        return (self.buffer[start:end] for start, end in pairwise(offsets))
+        buffer = self.buffer
+        return (buffer[start:end] for start, end in pairwise(offsets))
 
     def __repr__(self) -> str:
         """How many packets and bytes."""

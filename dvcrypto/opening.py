@@ -65,17 +65,33 @@ class _Opened(NamedTuple):
 
 
 _LAYOUT: Final = struct.Struct("=4B4sHHIII")
+_FAULT_AT: Final = 1
+
+# Looked up once, as each is called for every packet or burst.
+_open: Final = lib.dv_python_open
+_open_burst: Final = lib.dv_python_open_burst
 
 
 class OpenedPacket:
     """A packet that was opened. Its parts are read when they are asked for."""
 
-    __slots__ = ("_opened", "_plain")
+    __slots__ = ("_described", "_plain", "_start")
 
-    def __init__(self, plain: bytes | memoryview, opened: "_Opened") -> None:
-        """``plain`` starts with the plain packet that ``opened`` describes."""
-        self._plain = plain[: opened.plain_len]
-        self._opened = opened
+    def __init__(self, plain: bytes | memoryview, start: int, described: "bytes | _Opened") -> None:
+        """The packet starts at ``start`` in ``plain``; ``described`` is a ``dv_opened``."""
+        self._plain = plain
+        self._start = start
+        self._described = described
+
+    @property
+    def _opened(self) -> "_Opened":
+        if isinstance(self._described, bytes):
+            self._described = _Opened.read(self._described, 0)
+        return self._described
+
+    @property
+    def _packet(self) -> bytes | memoryview:
+        return self._plain[self._start : self._start + self._opened.plain_len]
 
     @property
     def nonce(self) -> bytes:
@@ -90,7 +106,7 @@ class OpenedPacket:
     @property
     def plain(self) -> bytes:
         """The whole packet as it was before it was sealed: header, extension, payload, padding."""
-        return bytes(self._plain)
+        return bytes(self._packet)
 
     @property
     def header(self) -> RtpHeader:
@@ -98,7 +114,7 @@ class OpenedPacket:
         if self.is_rtcp:
             message = "an RTCP packet has no RTP header; see rtcp_header"
             raise ValueError(message)
-        return RtpHeader.read(self._plain)
+        return RtpHeader.read(self._packet)
 
     @property
     def rtcp_header(self) -> RtcpHeader:
@@ -106,7 +122,7 @@ class OpenedPacket:
         if not self.is_rtcp:
             message = "an RTP packet has no RTCP header; see header"
             raise ValueError(message)
-        return RtcpHeader.read(self._plain)
+        return RtcpHeader.read(self._packet)
 
     @property
     def ssrc(self) -> int:
@@ -116,17 +132,18 @@ class OpenedPacket:
     @property
     def extension(self) -> RtpExtension | None:
         """The header extension, or None where there is none."""
-        if self.is_rtcp or not self._plain[0] & 0x10:
+        packet, start = self._packet, self._opened.header_len
+        if self.is_rtcp or not packet[0] & 0x10:
             return None
-        start = self._opened.header_len
-        profile = int.from_bytes(self._plain[start - 4 : start - 2], "big")
-        return RtpExtension(profile, bytes(self._plain[start : start + self._opened.extension_len]))
+        profile = int.from_bytes(packet[start - 4 : start - 2], "big")
+        return RtpExtension(profile, bytes(packet[start : start + self._opened.extension_len]))
 
     @property
     def payload(self) -> bytes:
         """The payload without extension and padding; of RTCP, all behind the first 8 bytes."""
         opened = self._opened
-        return bytes(self._plain[opened.header_len + opened.extension_len : opened.plain_len - opened.padding_len])
+        start = self._start + opened.header_len + opened.extension_len
+        return bytes(self._plain[start : self._start + opened.plain_len - opened.padding_len])
 
     def __repr__(self) -> str:
         """The header, and the payload's length."""
@@ -139,8 +156,8 @@ class OpenedBurst(Sequence[OpenedPacket | None]):
 
     __slots__ = ("_ends", "_opened", "_plain", "_statuses")
 
-    def __init__(self, plain: memoryview, ends: Sequence[int], opened: bytes) -> None:
-        """``opened`` has a ``dv_opened`` for each packet; ``ends`` tells where each ends in ``plain``."""
+    def __init__(self, plain: bytes, ends: bytes, opened: bytes) -> None:
+        """``opened`` has a ``dv_opened`` for each packet; ``ends`` tells where each ends in ``plain``, as size_t."""
         self._plain = plain
         self._ends = ends
         self._opened = opened
@@ -161,7 +178,7 @@ class OpenedBurst(Sequence[OpenedPacket | None]):
 
     def __len__(self) -> int:
         """How many packets went in."""
-        return len(self._ends)
+        return len(self._opened) // _LAYOUT.size
 
     @overload
     def __getitem__(self, index: int) -> OpenedPacket | None: ...
@@ -175,7 +192,7 @@ class OpenedBurst(Sequence[OpenedPacket | None]):
         opened = _Opened.read(self._opened, number * _LAYOUT.size)
         if opened.fault:
             return None
-        return OpenedPacket(self._plain[self._ends[number - 1] if number else 0 :], opened)
+        return OpenedPacket(memoryview(self._plain), buffers.numbers(self._ends)[number - 1] if number else 0, opened)
 
     def __iter__(self) -> Iterator[OpenedPacket | None]:
         """The packets in order."""
@@ -248,15 +265,17 @@ class Opener:
         Raises Truncated, Malformed (also for keep-alives and discovery packets, which are no media),
         AuthenticationFailed or Replayed, with the value and the limit; ValueError once the opener is closed.
         """
-        data = packet if type(packet) is bytes else buffers.read("packet", packet)
-        plain = bytes(len(data) + _LAYOUT.size)  # written by C before anyone else sees it, as in Sealer.seal
-        result = lib.dv_python_open(self._native, data, len(data), plain)
+        opened: list[bytes] = []
+        result = _open(self._native, id(packet), id(opened))
         if result:
+            if result == lib.DV_ERROR_ARGUMENT:
+                return self.open(buffers.read("packet", packet))
             _raise(result)
-        opened = _Opened.read(plain, len(data))
-        if opened.fault:
-            raise _ERRORS[_STATUSES[opened.status]](sentence("packet", opened))
-        return OpenedPacket(plain, opened)
+        plain, described = opened
+        if described[_FAULT_AT]:
+            fault = _Opened.read(described, 0)
+            raise _ERRORS[_STATUSES[fault.status]](sentence("packet", fault))
+        return OpenedPacket(plain, 0, described)
 
     def open_burst(self, packets: "Iterable[Buffer]") -> OpenedBurst:
         """Open sealed packets in one native call. A packet that does not open raises nothing and touches no other.
@@ -267,13 +286,12 @@ class Opener:
         >>> [str(status) for status in burst.statuses], burst.reason(1)
         (['not_media', 'truncated'], 'packets[1] is 9 bytes; it needs at least 28')
         """
-        burst = buffers.Packets(packets, 0)
-        plain = buffers.fresh(burst.total)
-        opened = bytes(_LAYOUT.size * len(burst.items))
-        result = lib.dv_python_open_burst(self._native, id(burst.items), plain, burst.total, opened)
+        items, opened = buffers.burst(packets), list[bytes]()
+        result = _open_burst(self._native, id(items), id(opened))
         if result:
+            buffers.check_burst(items)
             _raise(result)
-        return OpenedBurst(buffers.read_only(plain), buffers.numbers(burst.ends), opened)
+        return OpenedBurst(*opened)
 
     @property
     def stats(self) -> OpenerStats:

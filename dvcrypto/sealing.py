@@ -14,6 +14,10 @@ from dvcrypto.rtp import RtpExtension
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+# Looked up once, as each is called for every packet or burst.
+_seal: Final = lib.dv_python_seal
+_seal_burst: Final = lib.dv_python_seal_burst
+
 _ERRORS: Final[dict[int, Exception]] = {
     lib.DV_ERROR_CLOSED: SealerClosed("the sealer is closed"),
     lib.DV_ERROR_FORKED: SealerForked(
@@ -33,9 +37,6 @@ _ERRORS: Final[dict[int, Exception]] = {
 _HEADER_LEN: Final = 12  # of RTP without CSRCs
 _PREAMBLE_LEN: Final = 4  # of a header extension
 _RTCP_PAYLOAD_TYPES: Final = range(64, 96)
-
-# The faults that lie in a clear header itself; the others lie in what stands behind it.
-_OF_HEADER: Final = {lib.DV_FAULT_SHORT, lib.DV_FAULT_VERSION, lib.DV_FAULT_HEADER_LEN}
 
 
 class Sealer:
@@ -91,18 +92,17 @@ class Sealer:
         Raises ValueError for a header whose length is not what its bits call for, an extension or padding that does not
         fit, or a packet that is too long; SealerClosed, SealerForked, NonceExhausted.
         """
-        if type(header) is not bytes:
-            header = buffers.read("header", header)
-        if type(payload) is not bytes:
-            payload = buffers.read("payload", payload)
-        # Written by C before anyone else sees it, as PyBytes_FromStringAndSize(NULL, n) is meant to be used.
-        sealed = bytes(len(header) + len(payload) + 20)
-        result = lib.dv_python_seal(self._native, header, len(header), payload, len(payload), sealed, len(sealed))
+        sealed: list[bytes] = []
+        result = _seal(self._native, id(header), id(payload), id(sealed))
         if result:
-            fault = lib.dv_python_refusal().fault
-            of_header = fault in _OF_HEADER or (fault == lib.DV_FAULT_LONG and len(header) > buffers.HEADER_MAX_LEN)
-            _raise(result, "header" if of_header else "payload")
-        return sealed
+            return self._seal_again(header, payload, result)
+        return sealed[0]
+
+    def _seal_again(self, header: "Buffer", payload: "Buffer", result: int) -> bytes:
+        """Seal other bytes-like objects than bytes; or raise."""
+        if result != lib.DV_ERROR_ARGUMENT:
+            _raise(result, "header" if _lies_in_header(header) else "payload")
+        return self.seal(buffers.read("header", header), buffers.read("payload", payload))
 
     def seal_burst(self, packets: "Iterable[Buffer]") -> Burst:
         """Seal plain RTP and RTCP packets, each with its clear header as associated data, in one native call.
@@ -117,10 +117,12 @@ class Sealer:
         >>> [len(packet) for packet in sealer.seal_burst([plain, plain])]
         [39, 39]
         """
-        burst = buffers.Packets(packets, buffers.OVERHEAD_LEN)
-        sealed = buffers.fresh(burst.total)
-        self._seal(burst, sealed)
-        return Burst(buffers.read_only(sealed), buffers.numbers(burst.ends))
+        items, sealed = buffers.burst(packets), list[bytes]()
+        result = _seal_burst(self._native, id(items), 0, id(sealed))
+        if result:
+            buffers.check_burst(items)
+            _raise(result, "packets[{index}]")
+        return Burst(*sealed)
 
     def seal_burst_into(self, packets: "Iterable[Buffer]", out: "Buffer") -> Burst:
         """Seal as ``seal_burst`` does, into the caller's writable buffer, which may be longer and may be used again.
@@ -128,15 +130,16 @@ class Sealer:
         The burst is a view into ``out``: its packets are gone when ``out`` is written again. A packet may lie in
         ``out`` itself where it starts exactly where its sealed form will; any other overlap raises ValueError.
         """
-        burst = buffers.Packets(packets, buffers.OVERHEAD_LEN)
-        target = buffers.writable("out", out, burst.total)
-        self._seal(burst, ffi.from_buffer("uint8_t[]", target, require_writable=True))
-        return Burst(target, buffers.numbers(burst.ends))
-
-    def _seal(self, burst: buffers.Packets, out: Any) -> None:
-        result = lib.dv_python_seal_burst(self._native, id(burst.items), out, burst.total)
+        items, ends = buffers.burst(packets), list[bytes]()
+        target = buffers.writable("out", out)
+        result = _seal_burst(self._native, id(items), id(target), id(ends))
         if result:
+            needed = buffers.check_burst(items) + buffers.OVERHEAD_LEN * len(items)
+            if result == lib.DV_ERROR_CAPACITY and target.nbytes < needed:
+                message = f"out is {target.nbytes} bytes; {needed} are needed"
+                raise ValueError(message)
             _raise(result, "packets[{index}]")
+        return Burst(target[: buffers.last(ends[0])], ends[0])
 
     @property
     def packets_left(self) -> int:
@@ -326,6 +329,14 @@ class RtpStream:
             f"<dvcrypto.RtpStream ssrc={self.ssrc} payload_type={self.payload_type} sequence={self.sequence} "
             f"timestamp={self.timestamp}>"
         )
+
+
+def _lies_in_header(header: "Buffer") -> bool:
+    """Whether the last fault is one of the clear header itself, and not of what stands behind it."""
+    fault = lib.dv_python_refusal().fault
+    if fault == lib.DV_FAULT_LONG:
+        return memoryview(header).nbytes > buffers.HEADER_MAX_LEN
+    return fault in {lib.DV_FAULT_SHORT, lib.DV_FAULT_VERSION, lib.DV_FAULT_HEADER_LEN}
 
 
 def _raise(result: int, name: str = "") -> NoReturn:
