@@ -57,10 +57,15 @@ def discord_py(mode: dvcrypto.Mode) -> Seal | None:
     if mode != dvcrypto.Mode.XCHACHA20_POLY1305:
         return None
 
+    secret_key = list(KEY)
+
     class Client(VoiceClient):
         def __init__(self) -> None:
-            self.secret_key = list(KEY)
             self._incr_nonce = 0
+
+        @property
+        def secret_key(self) -> list[int]:
+            return secret_key
 
     return Client()._encrypt_aead_xchacha20_poly1305_rtpsize
 

@@ -45,27 +45,28 @@ _ERRORS: Final[dict[Status, type[OpenError]]] = {
 }
 
 
-class _Opened(NamedTuple):
-    """C's ``dv_opened``."""
+class _Fault(NamedTuple):
+    """What a ``dv_opened`` says of a packet that did not open."""
 
     status: int
     fault: int
-    is_rtcp: int
-    padding_len: int
-    suffix: bytes
-    header_len: int
-    extension_len: int
-    plain_len: int
     value: int
     limit: int
 
     @classmethod
-    def read(cls, described: bytes, start: int) -> "_Opened":
-        return cls(*_LAYOUT.unpack_from(described, start))
+    def read(cls, described: bytes, at: int) -> "_Fault":
+        return cls(*_FAULT.unpack_from(described, at))
 
 
-_LAYOUT: Final = struct.Struct("=4B4sHHIII")
+# dv_opened: status, fault, is_rtcp, padding_len, suffix[4], header_len, extension_len, plain_len, value, limit.
+_DESCRIPTION_LEN: Final = int(ffi.sizeof("dv_opened"))
+_FAULT: Final = struct.Struct("=BB14xII")
 _FAULT_AT: Final = 1
+_IS_RTCP_AT: Final = 2
+_PADDING_LEN_AT: Final = 3
+_SUFFIX_AT: Final = 4
+_LENS: Final = struct.Struct("=HHI")  # header, extension, plain packet
+_LENS_AT: Final = 8
 
 # Looked up once, as each is called for every packet or burst.
 _open: Final = lib.dv_python_open
@@ -75,38 +76,38 @@ _open_burst: Final = lib.dv_python_open_burst
 class OpenedPacket:
     """A packet that was opened. Its parts are read when they are asked for."""
 
-    __slots__ = ("_described", "_plain", "_start")
+    __slots__ = ("_at", "_described", "_plain", "_start")
 
-    def __init__(self, plain: bytes | memoryview, start: int, described: "bytes | _Opened") -> None:
-        """The packet starts at ``start`` in ``plain``; ``described`` is a ``dv_opened``."""
+    def __init__(self, plain: bytes | memoryview, start: int, described: bytes, at: int) -> None:
+        """The packet starts at ``start`` in ``plain``, and its ``dv_opened`` at ``at`` in ``described``."""
         self._plain = plain
         self._start = start
         self._described = described
+        self._at = at
 
-    @property
-    def _opened(self) -> "_Opened":
-        if isinstance(self._described, bytes):
-            self._described = _Opened.read(self._described, 0)
-        return self._described
+    def _lens(self) -> tuple[int, int, int]:
+        """The bytes of the clear header, of the extension's body, and of the whole plain packet."""
+        header_len, extension_len, plain_len = _LENS.unpack_from(self._described, self._at + _LENS_AT)
+        return header_len, extension_len, plain_len
 
-    @property
     def _packet(self) -> bytes | memoryview:
-        return self._plain[self._start : self._start + self._opened.plain_len]
+        return self._plain[self._start : self._start + self._lens()[2]]
 
     @property
     def nonce(self) -> bytes:
         """The 4 bytes of the nonce that were on the wire, as they were."""
-        return self._opened.suffix
+        start = self._at + _SUFFIX_AT
+        return self._described[start : start + 4]
 
     @property
     def is_rtcp(self) -> bool:
         """Whether this is RTCP, which has ``rtcp_header`` and no ``header``."""
-        return bool(self._opened.is_rtcp)
+        return bool(self._described[self._at + _IS_RTCP_AT])
 
     @property
     def plain(self) -> bytes:
         """The whole packet as it was before it was sealed: header, extension, payload, padding."""
-        return bytes(self._packet)
+        return bytes(self._packet())
 
     @property
     def header(self) -> RtpHeader:
@@ -114,7 +115,7 @@ class OpenedPacket:
         if self.is_rtcp:
             message = "an RTCP packet has no RTP header; see rtcp_header"
             raise ValueError(message)
-        return RtpHeader.read(self._packet)
+        return RtpHeader.read(self._packet())
 
     @property
     def rtcp_header(self) -> RtcpHeader:
@@ -122,7 +123,7 @@ class OpenedPacket:
         if not self.is_rtcp:
             message = "an RTP packet has no RTCP header; see header"
             raise ValueError(message)
-        return RtcpHeader.read(self._packet)
+        return RtcpHeader.read(self._packet())
 
     @property
     def ssrc(self) -> int:
@@ -132,18 +133,18 @@ class OpenedPacket:
     @property
     def extension(self) -> RtpExtension | None:
         """The header extension, or None where there is none."""
-        packet, start = self._packet, self._opened.header_len
+        packet, (start, extension_len, _) = self._packet(), self._lens()
         if self.is_rtcp or not packet[0] & 0x10:
             return None
         profile = int.from_bytes(packet[start - 4 : start - 2], "big")
-        return RtpExtension(profile, bytes(packet[start : start + self._opened.extension_len]))
+        return RtpExtension(profile, bytes(packet[start : start + extension_len]))
 
     @property
     def payload(self) -> bytes:
         """The payload without extension and padding; of RTCP, all behind the first 8 bytes."""
-        opened = self._opened
-        start = self._start + opened.header_len + opened.extension_len
-        return bytes(self._plain[start : self._start + opened.plain_len - opened.padding_len])
+        header_len, extension_len, plain_len = _LENS.unpack_from(self._described, self._at + _LENS_AT)
+        end = self._start + plain_len - self._described[self._at + _PADDING_LEN_AT]
+        return bytes(self._plain[self._start + header_len + extension_len : end])
 
     def __repr__(self) -> str:
         """The header, and the payload's length."""
@@ -167,18 +168,18 @@ class OpenedBurst(Sequence[OpenedPacket | None]):
     def statuses(self) -> tuple[Status, ...]:
         """What became of each packet."""
         if self._statuses is None:
-            self._statuses = tuple(map(_STATUSES.__getitem__, self._opened[:: _LAYOUT.size]))
+            self._statuses = tuple(map(_STATUSES.__getitem__, self._opened[::_DESCRIPTION_LEN]))
         return self._statuses
 
     def reason(self, index: int) -> str | None:
         """Why a packet did not open, in a sentence with the value and the limit; None where it did."""
         number = range(len(self))[index]
-        opened = _Opened.read(self._opened, number * _LAYOUT.size)
-        return sentence(f"packets[{number}]", opened) if opened.fault else None
+        fault = _Fault.read(self._opened, number * _DESCRIPTION_LEN)
+        return sentence(f"packets[{number}]", fault) if fault.fault else None
 
     def __len__(self) -> int:
         """How many packets went in."""
-        return len(self._opened) // _LAYOUT.size
+        return len(self._opened) // _DESCRIPTION_LEN
 
     @overload
     def __getitem__(self, index: int) -> OpenedPacket | None: ...
@@ -189,10 +190,11 @@ class OpenedBurst(Sequence[OpenedPacket | None]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         number = range(len(self))[index]
-        opened = _Opened.read(self._opened, number * _LAYOUT.size)
-        if opened.fault:
+        at = number * _DESCRIPTION_LEN
+        if self._opened[at + _FAULT_AT]:
             return None
-        return OpenedPacket(memoryview(self._plain), buffers.numbers(self._ends)[number - 1] if number else 0, opened)
+        start = buffers.numbers(self._ends)[number - 1] if number else 0
+        return OpenedPacket(memoryview(self._plain), start, self._opened, at)
 
     def __iter__(self) -> Iterator[OpenedPacket | None]:
         """The packets in order."""
@@ -273,9 +275,9 @@ class Opener:
             _raise(result)
         plain, described = opened
         if described[_FAULT_AT]:
-            fault = _Opened.read(described, 0)
+            fault = _Fault.read(described, 0)
             raise _ERRORS[_STATUSES[fault.status]](sentence("packet", fault))
-        return OpenedPacket(plain, 0, described)
+        return OpenedPacket(plain, 0, described, 0)
 
     def open_burst(self, packets: "Iterable[Buffer]") -> OpenedBurst:
         """Open sealed packets in one native call. A packet that does not open raises nothing and touches no other.
