@@ -20,7 +20,7 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c bench-engines lint format clean
+.PHONY: help demo test test-c bench bench-engines lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -34,6 +34,9 @@ test: test-c $(VENV)/.ready ## Run all tests
 
 test-c: build/test_csrc ## Run the C layer's own tests, without Python
 	@build/test_csrc
+
+bench: $(VENV)/.bench ## Benchmarks beside the limit and beside other libraries; BENCH_ARGS=--full, --json, SECTION
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 bench-engines: build/bench_engines ## Measure where the engines of a mode cross
 	@build/bench_engines
@@ -69,6 +72,11 @@ $(VENV)/.ready: $(NATIVE) $(PACKAGING) build/.system
 	@rm -rf build/temp.* build/lib.* dvcrypto/_native.*so
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install -qq --editable '.[cli]' --group test
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --group bench
+	@-$(BIN)/python -m pip install --quiet --no-deps discord-native-voice
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready

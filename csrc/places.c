@@ -1,12 +1,5 @@
 #include "places.h"
 
-bool dv_overlap_allowed(const uint8_t *input, size_t input_len, const uint8_t *place, const uint8_t *out,
-                        size_t out_len)
-{
-    uintptr_t in = (uintptr_t)input, start = (uintptr_t)out;
-    return input_len == 0 || input == place || in >= start + out_len || start >= in + input_len;
-}
-
 dv_result dv_places_plan(dv_places *places, const uint8_t *const *packets, const size_t *packet_lens, size_t count,
                          size_t extra_len, uint8_t *out, size_t out_capacity)
 {
@@ -28,16 +21,4 @@ dv_result dv_places_plan(dv_places *places, const uint8_t *const *packets, const
     for (size_t i = 0; i < count && result == DV_DONE; i++)
         result = dv_places_take(&trial, packets[i], packet_lens[i], &place);
     return result;
-}
-
-dv_result dv_places_take(dv_places *places, const uint8_t *packet, size_t packet_len, uint8_t **place)
-{
-    size_t left = places->len - places->taken;
-    if (packet_len > left || places->extra_len > left - packet_len)
-        return DV_ERROR_CAPACITY;
-    *place = places->out + places->taken;
-    if (!dv_overlap_allowed(packet, packet_len, *place, places->out, places->len))
-        return DV_ERROR_OVERLAP;
-    places->taken += packet_len + places->extra_len;
-    return DV_DONE;
 }

@@ -93,6 +93,8 @@ def _wipe_key(key: Any) -> None:
 
 def burst(packets: "Iterable[Buffer]") -> "tuple[Buffer, ...]":
     """The packets of a burst, as the C layer takes them."""
+    if type(packets) is list:
+        return tuple(packets)
     if isinstance(packets, (bytes, bytearray, memoryview, str)) or not hasattr(packets, "__iter__"):
         message = f"packets must be a sequence of packets, not {type(packets).__name__}"
         raise TypeError(message)

@@ -288,7 +288,8 @@ class Opener:
         >>> [str(status) for status in burst.statuses], burst.reason(1)
         (['not_media', 'truncated'], 'packets[1] is 9 bytes; it needs at least 28')
         """
-        items, opened = buffers.burst(packets), list[bytes]()
+        items = buffers.burst(packets)
+        opened: list[bytes] = []
         result = _open_burst(self._native, id(items), id(opened))
         if result:
             buffers.check_burst(items)

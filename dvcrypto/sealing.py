@@ -117,7 +117,8 @@ class Sealer:
         >>> [len(packet) for packet in sealer.seal_burst([plain, plain])]
         [39, 39]
         """
-        items, sealed = buffers.burst(packets), list[bytes]()
+        items = buffers.burst(packets)
+        sealed: list[bytes] = []
         result = _seal_burst(self._native, id(items), 0, id(sealed))
         if result:
             buffers.check_burst(items)
@@ -130,7 +131,8 @@ class Sealer:
         The burst is a view into ``out``: its packets are gone when ``out`` is written again. A packet may lie in
         ``out`` itself where it starts exactly where its sealed form will; any other overlap raises ValueError.
         """
-        items, ends = buffers.burst(packets), list[bytes]()
+        items = buffers.burst(packets)
+        ends: list[bytes] = []
         target = buffers.writable("out", out)
         result = _seal_burst(self._native, id(items), id(target), id(ends))
         if result:
