@@ -57,17 +57,25 @@ clean: ## Remove all that was made
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
+# What is linked is part of what was made: another prefix makes it anew.
+build/.prefix: always
+	@mkdir -p build
+	@echo '$(DVCRYPTO_STATIC_PREFIX)' | cmp -s - $@ || echo '$(DVCRYPTO_STATIC_PREFIX)' >$@
+
+.PHONY: always
+always:
+
 build/.system: scripts/install_system_packages.sh
 	@PYTHON=$(PYTHON) scripts/install_system_packages.sh
 	@mkdir -p build && touch $@
 
-build/test_csrc: $(CSRC) $(CTESTS) $(HEADERS) Makefile build/.system
+build/test_csrc: $(CSRC) $(CTESTS) $(HEADERS) Makefile build/.system build/.prefix
 	@$(CC) $(WARNINGS) $(CFLAGS) -Icsrc $(LIB_CFLAGS) $(CSRC) $(CTESTS) $(LIB_LDLIBS) -pthread -o $@
 
-build/bench_engines: $(CSRC) $(HEADERS) benchmarks/engines.c build/.system
+build/bench_engines: $(CSRC) $(HEADERS) benchmarks/engines.c build/.system build/.prefix
 	@$(CC) $(WARNINGS) -O2 -Icsrc $(LIB_CFLAGS) $(CSRC) benchmarks/engines.c $(LIB_LDLIBS) -pthread -o $@
 
-$(VENV)/.ready: $(NATIVE) $(PACKAGING) build/.system
+$(VENV)/.ready: $(NATIVE) $(PACKAGING) build/.system build/.prefix
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@rm -rf build/temp.* build/lib.* dvcrypto/_native.*so
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'

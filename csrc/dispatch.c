@@ -33,17 +33,7 @@ static const dv_engine *const engines[] = {
 
 #define ENGINE_COUNT (sizeof engines / sizeof engines[0])
 
-/* What serves a mode: ranges in order of from_len, each with the place of its engine's key. */
-typedef struct range {
-    const dv_engine *engine;
-    size_t from_len;
-    size_t key_index;
-} range;
-
-static struct {
-    range ranges[DV_RANGE_MAX];
-    size_t count;
-} chosen[DV_MODE_COUNT];
+static dv_choice chosen[DV_MODE_COUNT];
 
 static size_t key_index_of(dv_mode mode, const dv_engine *engine)
 {
@@ -61,7 +51,7 @@ static void add_range(dv_mode mode, const dv_engine *engine, size_t from_len)
         --*count;
     if (*count && chosen[mode].ranges[*count - 1].engine == engine)
         return;
-    range added = {engine, from_len, key_index_of(mode, engine)};
+    dv_range added = {engine, from_len, key_index_of(mode, engine)};
     chosen[mode].ranges[(*count)++] = added;
 }
 
@@ -109,7 +99,7 @@ void dv_engine_describe(size_t index, dv_engine_info *info)
     info->mode = engine->mode;
     info->unavailable = engine->unavailable();
     for (size_t i = 0; i < chosen[engine->mode].count; i++) {
-        const range *r = &chosen[engine->mode].ranges[i];
+        const dv_range *r = &chosen[engine->mode].ranges[i];
         if (r->engine != engine)
             continue;
         info->range_from[info->range_count] = r->from_len;
@@ -120,10 +110,9 @@ void dv_engine_describe(size_t index, dv_engine_info *info)
 
 dv_result dv_cipher_init(dv_cipher *cipher, dv_mode mode, dv_direction direction, const uint8_t key[DV_KEY_LEN])
 {
-    cipher->mode = mode;
-    cipher->direction = direction;
-    for (size_t i = 0; i < chosen[mode].count; i++) {
-        const range *r = &chosen[mode].ranges[i];
+    cipher->choice = chosen[mode];
+    for (size_t i = 0; i < cipher->choice.count; i++) {
+        const dv_range *r = &cipher->choice.ranges[i];
         if (r->key_index == i && !r->engine->set_key(&cipher->keys[i], direction, key)) {
             dv_cipher_wipe(cipher);
             return DV_ERROR_ENGINE;
@@ -134,16 +123,16 @@ dv_result dv_cipher_init(dv_cipher *cipher, dv_mode mode, dv_direction direction
 
 void dv_cipher_wipe(dv_cipher *cipher)
 {
-    for (size_t i = 0; i < chosen[cipher->mode].count; i++)
-        if (chosen[cipher->mode].ranges[i].key_index == i)
-            chosen[cipher->mode].ranges[i].engine->wipe(&cipher->keys[i]);
+    for (size_t i = 0; i < cipher->choice.count; i++)
+        if (cipher->choice.ranges[i].key_index == i)
+            cipher->choice.ranges[i].engine->wipe(&cipher->keys[i]);
     sodium_memzero(cipher->keys, sizeof cipher->keys);
 }
 
-static const range *range_for(const dv_cipher *cipher, size_t len)
+static const dv_range *range_for(const dv_cipher *cipher, size_t len)
 {
-    const range *r = chosen[cipher->mode].ranges;
-    const range *last = r + chosen[cipher->mode].count - 1;
+    const dv_range *r = cipher->choice.ranges;
+    const dv_range *last = r + cipher->choice.count - 1;
     while (r < last && len >= r[1].from_len)
         r++;
     return r;
@@ -152,13 +141,13 @@ static const range *range_for(const dv_cipher *cipher, size_t len)
 bool dv_cipher_seal(dv_cipher *cipher, const uint8_t *nonce, const uint8_t *aad, size_t aad_len, const uint8_t *plain,
                     size_t plain_len, uint8_t *out)
 {
-    const range *r = range_for(cipher, plain_len);
+    const dv_range *r = range_for(cipher, plain_len);
     return r->engine->seal(&cipher->keys[r->key_index], nonce, aad, aad_len, plain, plain_len, out);
 }
 
 bool dv_cipher_open(dv_cipher *cipher, const uint8_t *nonce, const uint8_t *aad, size_t aad_len, const uint8_t *sealed,
                     size_t sealed_len, uint8_t *out)
 {
-    const range *r = range_for(cipher, sealed_len);
+    const dv_range *r = range_for(cipher, sealed_len);
     return r->engine->open(&cipher->keys[r->key_index], nonce, aad, aad_len, sealed, sealed_len, out);
 }

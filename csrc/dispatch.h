@@ -9,11 +9,23 @@
 
 dv_result dv_dispatch_init(void);
 
-/* A key, made ready for one direction in every engine that serves the mode. */
+/* An engine for plaintexts of from_len bytes and more, up to the next range. */
+typedef struct dv_range {
+    const dv_engine *engine;
+    size_t from_len;
+    size_t key_index; /* the first range of the same engine, whose key it uses */
+} dv_range;
+
+/* What serves a mode: ranges in order of from_len, the first from 0. */
+typedef struct dv_choice {
+    dv_range ranges[DV_RANGE_MAX];
+    size_t count;
+} dv_choice;
+
+/* A key, made ready for one direction in every engine that serves the mode. What is forced later does not change it. */
 typedef struct dv_cipher {
-    dv_mode mode;
-    dv_direction direction;
-    dv_engine_key keys[DV_RANGE_MAX]; /* of the ranges; a range whose engine has an earlier range uses that one's */
+    dv_choice choice;
+    dv_engine_key keys[DV_RANGE_MAX]; /* by key_index */
 } dv_cipher;
 
 dv_result dv_cipher_init(dv_cipher *cipher, dv_mode mode, dv_direction direction, const uint8_t key[DV_KEY_LEN]);

@@ -118,10 +118,10 @@ typedef struct dv_engine_info {
 typedef struct dv_sealer dv_sealer;
 typedef struct dv_opener dv_opener;
 
-/* Once before anything else, from one thread: prepares the linked libraries and chooses the engines. */
+/* Before anything else, from one thread: prepares the linked libraries and chooses the engines. Again, it does nothing. */
 dv_result dv_init(void);
 
-/* Serve the mode of the engine of this name by it alone. Before any sealer or opener is made. */
+/* Serve the mode of the engine of this name by it alone, in sealers and openers that are made from now on. */
 dv_result dv_force_engine(const char *name);
 
 /*

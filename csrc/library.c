@@ -22,11 +22,16 @@ int dv_sodium_number(void)
 
 dv_result dv_init(void)
 {
+    static bool ready;
+    if (ready)
+        return DV_DONE;
     if (dv_sodium_number() < SODIUM_OLDEST || OpenSSL_version_num() < OPENSSL_OLDEST)
         return DV_ERROR_VERSION;
     if (sodium_init() < 0 || !dv_platform_init())
         return DV_ERROR_MEMORY;
-    return dv_dispatch_init();
+    dv_result result = dv_dispatch_init();
+    ready = result == DV_DONE;
+    return result;
 }
 
 const char *dv_sodium_version(void)

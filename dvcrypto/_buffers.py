@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 KEY_LEN: Final = 32
 OVERHEAD_LEN: Final = 20
 PACKET_MAX_LEN: Final = 65535
+PLAIN_MAX_LEN: Final = PACKET_MAX_LEN - OVERHEAD_LEN
 HEADER_MAX_LEN: Final = 76  # of the clear header: 12 bytes, 15 CSRCs, 4 of the extension's preamble
 
 _SIZE_LEN: Final = int(ffi.sizeof("size_t"))
@@ -30,21 +31,27 @@ def view(name: str, value: "Buffer") -> memoryview:
     except TypeError:
         message = f"{name} must be bytes-like, not {type(value).__name__}"
         raise TypeError(message) from None
-    except ValueError:
-        message = f"{name} is a memoryview that was released"
+    except ValueError as error:
+        message = f"{name} cannot be read: {error}"
         raise ValueError(message) from None
     if viewed.itemsize != 1:
         message = f"{name} has items of {viewed.itemsize} bytes; they must have 1"
         raise TypeError(message)
     if not viewed.c_contiguous:
-        message = f"{name} is not contiguous in memory; pass bytes({name})"
+        message = f"{name} is not contiguous in memory"
         raise BufferError(message)
     return viewed
 
 
-def read(name: str, value: "Buffer") -> bytes:
-    """A bytes-like argument as bytes."""
-    return value if type(value) is bytes else view(name, value).tobytes()
+def read(name: str, value: "Buffer", limit: int | None = None) -> bytes:
+    """A bytes-like argument as bytes. Raises ValueError, before it copies, where it is longer than the limit."""
+    if type(value) is bytes:
+        return value
+    viewed = view(name, value)
+    if limit is not None and viewed.nbytes > limit:
+        message = f"{name} is {viewed.nbytes} bytes; it may have at most {limit}"
+        raise ValueError(message)
+    return viewed.tobytes()
 
 
 def writable(name: str, value: "Buffer") -> memoryview:
@@ -69,9 +76,17 @@ def integer(name: str, value: int, lowest: int, highest: int) -> int:
     return number
 
 
+def once(made: object, attribute: str) -> None:
+    """Refuse a second ``__init__``: it would start a counter again, or free what C still reads."""
+    if hasattr(made, attribute):
+        message = f"a {type(made).__name__} is made once; make another one"
+        raise TypeError(message)
+
+
 def key_pointer(key: "Buffer | Sequence[int]") -> Any:
     """A key for C to copy: 32 bytes, or a list of 32 integers. No error tells any of it."""
     if isinstance(key, (list, tuple)):
+        key = tuple(key)  # a copy that stays as it is, whatever the list does meanwhile
         if len(key) != KEY_LEN:
             message = f"key has {len(key)} integers; it must have {KEY_LEN}"
             raise ValueError(message)

@@ -76,14 +76,35 @@ typedef struct gathered {
     size_t few_lens[GATHERED_ON_STACK];
 } gathered;
 
+/* Let go of the packets. Python code may run in that, and may seal: the refusal is this call's all the same. */
 static void release(gathered *burst)
 {
+    dv_refusal refusal = last_refusal;
     for (size_t i = 0; i < burst->held_count; i++)
         PyBuffer_Release(&burst->held[i]);
     free(burst->held);
     if (burst->packets != burst->few_packets) {
         free(burst->packets);
         free(burst->packet_lens);
+    }
+    last_refusal = refusal;
+}
+
+/*
+ * Copy what other threads may write while it is read, each packet to its place in out, and open it there. The libraries
+ * read a packet twice, for the tag and for the plaintext, and both must see the same.
+ */
+static void settle(gathered *burst, uint8_t *out)
+{
+    size_t held = 0;
+    for (size_t i = 0; i < burst->count && held < burst->held_count; i++) {
+        if (burst->packets[i] == burst->held[held].buf && burst->packet_lens[i] == (size_t)burst->held[held].len) {
+            if (burst->packet_lens[i])
+                memcpy(out, burst->packets[i], burst->packet_lens[i]);
+            burst->packets[i] = out;
+            held++;
+        }
+        out += burst->packet_lens[i];
     }
 }
 
@@ -267,6 +288,8 @@ static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t
     if (result == DV_DONE) {
         plain = new_bytes(burst.total, &out);
         descriptions = new_bytes(burst.count * sizeof(dv_opened), &opened);
+        if (plain)
+            settle(&burst, out);
         result = plain && descriptions ? dv_opener_open_burst(opener, burst.packets, burst.packet_lens, burst.count,
                                                               out, burst.total, (dv_opened *)opened)
                                        : DV_ERROR_MEMORY;

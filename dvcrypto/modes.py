@@ -9,6 +9,7 @@ from dvcrypto._library import engine_descriptions, lib, text
 from dvcrypto.errors import NoCommonMode
 
 MODE_VARIABLE: Final = "DVCRYPTO_MODE"
+_LONGEST_SHOWN: Final = 40  # longer than any mode's name, shorter than a key written in any way
 
 
 class Mode(enum.StrEnum):
@@ -49,7 +50,8 @@ def as_mode(name: str, value: Mode | str) -> Mode:
     try:
         return Mode(value)
     except ValueError:
-        message = f"{name} is {value!r}; the modes are {', '.join(Mode)}"
+        shown = repr(value) if len(value) <= _LONGEST_SHOWN else f"a str of {len(value)} characters"
+        message = f"{name} is {shown}; the modes are {', '.join(Mode)}"
         raise ValueError(message) from None
 
 

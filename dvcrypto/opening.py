@@ -252,6 +252,7 @@ class Opener:
 
     def __init__(self, mode: Mode | str, key: "Buffer | Sequence[int]", *, replay_window: int = 0) -> None:
         """See the class."""
+        buffers.once(self, "_native")
         self._mode = as_mode("mode", mode)
         window = buffers.integer("replay_window", replay_window, 0, lib.DV_REPLAY_WINDOW_MAX)
         native = ffi.new("dv_opener **")
@@ -271,7 +272,7 @@ class Opener:
         result = _open(self._native, id(packet), id(opened))
         if result:
             if result == lib.DV_ERROR_ARGUMENT:
-                return self.open(buffers.read("packet", packet))
+                return self.open(_read_packet(packet))
             _raise(result)
         plain, described = opened
         if described[_FAULT_AT]:
@@ -335,7 +336,18 @@ class Opener:
         return f"<dvcrypto.Opener {self._mode}, {self._engine}>"
 
 
+def _read_packet(packet: "Buffer") -> bytes:
+    viewed = buffers.view("packet", packet)
+    if viewed.nbytes > buffers.PACKET_MAX_LEN:  # not copied first, however long it is
+        message = f"packet is {viewed.nbytes} bytes; it may have at most {buffers.PACKET_MAX_LEN}"
+        raise Malformed(message)
+    return viewed.tobytes()
+
+
 def _raise(result: int) -> NoReturn:
+    if result == lib.DV_ERROR_ARGUMENT:
+        message = "the buffer of a packet was there, and then could not be taken"
+        raise BufferError(message)
     if result == lib.DV_ERROR_CLOSED:
         message = "the opener is closed"
         raise ValueError(message)

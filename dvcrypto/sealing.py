@@ -29,6 +29,7 @@ _ERRORS: Final[dict[int, Exception]] = {
     lib.DV_ERROR_OVERLAP: ValueError(
         "a packet overlaps out without starting exactly where its own sealed packet goes; seal from other memory"
     ),
+    lib.DV_ERROR_ARGUMENT: BufferError("the buffer of a packet was there, and then could not be taken"),
     lib.DV_ERROR_ENGINE: SealError("the linked library failed to seal; the output was wiped"),
     lib.DV_ERROR_CAPACITY: SealError("a packet's length changed while it was sealed; the output was wiped"),
 }
@@ -70,6 +71,7 @@ class Sealer:
         byteorder: Literal["little", "big"] = "little",
     ) -> None:
         """See the class."""
+        buffers.once(self, "_native")
         self._mode = as_mode("mode", mode)
         if byteorder not in ("little", "big"):
             message = f"byteorder is {byteorder!r}; it must be 'little' or 'big'"
@@ -102,7 +104,8 @@ class Sealer:
         """Seal other bytes-like objects than bytes; or raise."""
         if result != lib.DV_ERROR_ARGUMENT:
             _raise(result, "header" if _lies_in_header(header) else "payload")
-        return self.seal(buffers.read("header", header), buffers.read("payload", payload))
+        head = buffers.read("header", header, buffers.PLAIN_MAX_LEN)
+        return self.seal(head, buffers.read("payload", payload, buffers.PLAIN_MAX_LEN - len(head)))
 
     def seal_burst(self, packets: "Iterable[Buffer]") -> Burst:
         """Seal plain RTP and RTCP packets, each with its clear header as associated data, in one native call.
@@ -210,15 +213,16 @@ class RtpStream:
         max_packet: int = 1200,
     ) -> None:
         """See the class."""
+        buffers.once(self, "_stream")
         if not isinstance(sealer, Sealer):
             message = f"sealer must be a Sealer, not {type(sealer).__name__}"
             raise TypeError(message)
         self._sealer = sealer
         self._stream = ffi.new("dv_stream *")
         self._stream.ssrc = buffers.integer("ssrc", ssrc, 0, 0xFFFF_FFFF)
-        self._stream.payload_type = buffers.integer("payload_type", payload_type, 0, 127)
-        if payload_type in _RTCP_PAYLOAD_TYPES:
-            message = f"payload_type is {payload_type}; with the marker, 64 to 95 would be RTCP (RFC 5761, section 4)"
+        number = self._stream.payload_type = buffers.integer("payload_type", payload_type, 0, 127)
+        if number in _RTCP_PAYLOAD_TYPES:
+            message = f"payload_type is {number}; with the marker, 64 to 95 would be RTCP (RFC 5761, section 4)"
             raise ValueError(message)
         self._stream.sequence = buffers.integer("sequence", sequence, 0, 0xFFFF)
         self._stream.timestamp = buffers.integer("timestamp", timestamp, 0, 0xFFFF_FFFF)
@@ -250,7 +254,7 @@ class RtpStream:
 
         Raises ValueError when the packet would be longer than ``max_packet``, and what Sealer.seal raises.
         """
-        data = buffers.read("payload", payload)
+        data = buffers.read("payload", payload, buffers.PACKET_MAX_LEN)
         sealed_len = lib.dv_stream_sealed_len(self._stream, len(data))
         if sealed_len > self.max_packet:
             room = self.max_packet - (lib.dv_stream_sealed_len(self._stream, 0))

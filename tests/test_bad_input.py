@@ -861,3 +861,59 @@ def test_every_use_of_a_closed_opener_is_refused(mode: Mode) -> None:
             call()
     assert opener.stats.ok == 1
     assert opener.mode is mode
+
+
+# What a hostile reviewer found
+
+
+@pytest.mark.parametrize("thing", [Sealer, Opener])
+def test_nothing_is_initialised_twice(thing: Any) -> None:
+    made = thing(Mode.AES256_GCM, KEY)
+    with pytest.raises(TypeError, match="made once"):
+        made.__init__(Mode.AES256_GCM, KEY)
+
+
+def test_a_stream_is_not_initialised_twice(sealer: Sealer) -> None:
+    stream = RtpStream(sealer, 1, 120)
+    with pytest.raises(TypeError, match="made once"):
+        stream.__init__(sealer, 1, 120)  # type: ignore[misc]
+
+
+def test_a_key_in_hexadecimal_in_the_mode_s_place_is_not_printed() -> None:
+    with pytest.raises(ValueError, match="mode is a str of 64 characters") as caught:
+        Sealer(KEY.hex(), Mode.AES256_GCM.value)  # type: ignore[arg-type]
+    assert KEY.hex()[:16] not in everything_told(caught.value)
+
+
+def test_a_list_that_lies_about_its_length_is_no_key() -> None:
+    class Liar(list[int]):
+        def __len__(self) -> int:
+            return 32
+
+    with pytest.raises(ValueError, match="key has 0 integers; it must have 32"):
+        Sealer(Mode.AES256_GCM, Liar())
+
+
+def test_an_integer_like_payload_type_is_judged_by_its_value(sealer: Sealer) -> None:
+    class Index:
+        def __index__(self) -> int:
+            return 72
+
+    with pytest.raises(ValueError, match="payload_type is 72"):
+        RtpStream(sealer, 1, Index())  # type: ignore[arg-type]
+
+
+def test_a_long_mutable_packet_is_refused_by_its_length() -> None:
+    opener = Opener(Mode.AES256_GCM, KEY)
+    with pytest.raises(Malformed, match="packet is 70000 bytes; it may have at most 65535"):
+        opener.open(bytearray(70000))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python classes have buffers from 3.12 on")
+def test_a_buffer_that_is_refused_the_second_time_is_told(sealer: Sealer) -> None:
+    class Fickle:
+        def __buffer__(self, flags: int) -> memoryview:
+            raise KeyboardInterrupt
+
+    with pytest.raises((KeyboardInterrupt, BufferError)):
+        sealer.seal_burst([Fickle()])

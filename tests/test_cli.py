@@ -110,6 +110,24 @@ def test_an_output_is_never_overwritten_without_force(tmp_path: Path) -> None:
     assert target.read_bytes() != b"precious"
 
 
+def test_a_run_that_fails_leaves_the_old_output_as_it_was(tmp_path: Path) -> None:
+    target = tmp_path / "kept.pcap"
+    target.write_bytes(b"precious")
+    command = ("seal", OWN_CAPTURE, target, "--key", KEY, "--mode", MODES[0], "--force")
+    assert run(*command, "--first-nonce", "0xfffffff0").returncode == 2
+    assert target.read_bytes() == b"precious"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_an_output_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = run("seal", OWN_CAPTURE, tmp_path / "pipe", "--key", KEY, "--mode", MODES[0], "--force")
+    assert done.returncode == 2
+    assert "no regular file" in done.stderr
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_the_input_is_never_its_own_output(tmp_path: Path) -> None:
     capture = tmp_path / "capture.pcap"
     shutil.copy(OWN_CAPTURE, capture)

@@ -221,3 +221,24 @@ def test_versions_are_of_the_package_and_its_libraries() -> None:
     told = versions()
     assert list(told) == ["dvcrypto", "libsodium", "openssl"]
     assert all(version[0].isdigit() and version.count(".") == 2 for version in told.values())
+
+
+def test_an_engine_forced_by_a_second_import_leaves_live_sealers_alone() -> None:
+    script = """
+import os, sys
+import dvcrypto
+key, header = bytes(range(32)), bytes.fromhex("8078000100000000000a0d10")
+mode = "aead_xchacha20_poly1305_rtpsize"
+old, opener = dvcrypto.Sealer(mode, key), dvcrypto.Opener(mode, key)
+os.environ["DVCRYPTO_ENGINE"] = "openssl-xchacha20poly1305"
+for name in [name for name in sys.modules if name.startswith("dvcrypto")]:
+    del sys.modules[name]
+import dvcrypto as again
+print(again.Sealer(mode, key).engine)
+for length in (1, 2000):
+    assert opener.open(old.seal(header, bytes(length))).payload == bytes(length)
+old.close()
+del old, opener
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "openssl-xchacha20poly1305\n"), run.stderr

@@ -511,3 +511,24 @@ def test_the_properties_tell_what_the_opener_is(mode: Mode) -> None:
         assert repr(opener) == f"<dvcrypto.Opener {mode}, {opener.engine}>"
     with pytest.raises(ValueError, match="closed"):
         opener.open_burst([])
+
+
+def test_a_packet_that_changes_while_it_is_opened_is_never_released_half_authenticated() -> None:
+    """The libraries read a packet twice, for the tag and for the plaintext; both must see the same bytes."""
+    payload = bytes(range(256)) * 200
+    packet = bytearray(Sealer(Mode.XCHACHA20_POLY1305, KEY).seal(HEADER, payload))
+    opener, stop = Opener(Mode.XCHACHA20_POLY1305, KEY), threading.Event()
+
+    def flip() -> None:
+        while not stop.is_set():
+            packet[30_000] ^= 1
+
+    flipper = threading.Thread(target=flip)
+    flipper.start()
+    try:
+        for _ in range(1500):
+            opened = opener.open_burst([packet])[0]
+            assert opened is None or opened.payload == payload
+    finally:
+        stop.set()
+        flipper.join()

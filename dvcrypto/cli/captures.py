@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, ClassVar, NamedTuple, Self
+from typing import IO, ClassVar, NamedTuple, Self
 
 import dpkt
 from dpkt.utils import inet_to_str
@@ -118,7 +118,7 @@ class Record:
 class CaptureWriter:
     """Writes records to a binary file, which stays the caller's to close."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
     def write(self, record: Record, payload: bytes | None = None) -> None:

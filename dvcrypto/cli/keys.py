@@ -2,10 +2,12 @@
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import Final
 
 _KEY_LEN: Final = 32
+_HEXADECIMAL: Final = re.compile(rb"[0-9a-fA-F]+")
 
 
 def add_key_option(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +32,7 @@ def read_key(argument: str) -> bytes:
     except OSError as error:
         message = f"cannot read {path}: {error.strerror}"
         raise argparse.ArgumentTypeError(message) from None
-    if len(content) == _KEY_LEN:
+    if len(content) == _KEY_LEN and not _HEXADECIMAL.fullmatch(content):  # half a key in text is no whole one
         return content
     return _from_text(content.decode("utf-8", "replace").strip(), str(path))
 
@@ -38,7 +40,7 @@ def read_key(argument: str) -> bytes:
 def _from_text(text: str, source: str) -> bytes:
     try:
         key = bytes(json.loads(text)) if text.startswith("[") else bytes.fromhex(text)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         message = f"{source} is neither hexadecimal nor a JSON list of integers from 0 to 255"
         raise argparse.ArgumentTypeError(message) from None
     if len(key) != _KEY_LEN:

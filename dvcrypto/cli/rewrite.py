@@ -1,6 +1,7 @@
 """A whole capture rewritten, its media sealed or opened, all else as it was: what both commands share."""
 
 import argparse
+import errno
 import itertools
 import os
 import sys
@@ -8,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final
+from tempfile import NamedTemporaryFile
+from typing import IO, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -79,19 +81,44 @@ def rewrite(options: argparse.Namespace, done: str, transform: Transform) -> int
 
 
 @contextmanager
-def _created(path: Path, *, force: bool) -> Iterator[BinaryIO]:
-    """A new file, removed again when it cannot be finished."""
-    try:
-        file = path.open("wb" if force else "xb")
-    except FileExistsError:
+def _created(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
+    """A new file beside the path, which takes its name when it is finished, and is removed where it cannot be."""
+    if path.exists() and not path.is_file():
+        message = f"{path} is no regular file"
+        raise ValueError(message)
+    if path.exists() and not force:
         message = f"{path} exists; --force overwrites it"
-        raise ValueError(message) from None
-    try:
-        with file:
+        raise ValueError(message)
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        unfinished = Path(file.name)
+        try:
             yield file
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+            file.close()
+            unfinished.chmod(0o666 & ~_umask())
+            _rename(unfinished, path, force=force)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+
+def _rename(unfinished: Path, path: Path, *, force: bool) -> None:
+    if force:
+        unfinished.replace(path)
+        return
+    try:
+        path.hardlink_to(unfinished)  # unlike a renaming, it does not overwrite what has come there meanwhile
+    except OSError as error:
+        if path.exists():
+            message = f"{path} exists; --force overwrites it"
+            raise ValueError(message) from None
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP):
+            raise
+        unfinished.replace(path)  # a file system without hard links
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _until_damage(capture: Capture, tally: Tally) -> Iterator[Record]:

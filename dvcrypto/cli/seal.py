@@ -9,7 +9,12 @@ from dvcrypto.cli.rewrite import Outcome, Transform, add_options, integer, rewri
 
 def add_to(commands: Any) -> None:
     """Add the command."""
-    parser = commands.add_parser("seal", help="seal the plain RTP and RTCP of a capture")
+    parser = commands.add_parser(
+        "seal",
+        help="seal the plain RTP and RTCP of a capture",
+        description="Seal the plain RTP and RTCP of a capture. Every run counts from --first-nonce: two captures "
+        "sealed with one key and one start repeat each other's nonces, which gives both away.",
+    )
     add_options(parser, "sealed")
     parser.add_argument(
         "--first-nonce", type=integer, default=0x8000_0000, metavar="N", help="where the counter starts (0x80000000)"
