@@ -72,16 +72,13 @@ static dv_why fault(dv_fault which)
     return why;
 }
 
-/* Before authentication the window is only looked at. RTCP carries no sequence number and passes. */
-static dv_why check_replay(const dv_opener *opener, const dv_header *header)
+/* Before authentication the window is only looked at. */
+static dv_why check_replay(const dv_opener *opener, const dv_replay_mark *mark)
 {
     uint16_t newest = 0;
-    if (!opener->replay || header->is_rtcp)
+    if (!dv_replay_seen(opener->replay, mark, &newest))
         return fault(DV_FAULT_NONE);
-    uint16_t sequence = dv_header_sequence(header);
-    if (!dv_replay_seen(opener->replay, dv_header_ssrc(header), sequence, &newest))
-        return fault(DV_FAULT_NONE);
-    dv_why why = {DV_FAULT_REPLAY, sequence, newest};
+    dv_why why = {DV_FAULT_REPLAY, mark->sequence, newest};
     return why;
 }
 
@@ -91,19 +88,23 @@ static dv_why open_packet(dv_opener *opener, const uint8_t *packet, size_t packe
     dv_header header;
     uint8_t nonce[DV_NONCE_MAX_LEN] = {0};
     dv_why why = dv_header_read_sealed(&header, packet, packet_len);
-    if (why.fault == DV_FAULT_NONE)
-        why = check_replay(opener, &header);
     if (why.fault != DV_FAULT_NONE)
         return why;
 
     size_t body_len = packet_len - DV_OVERHEAD_LEN - header.len;
     memcpy(nonce, packet + packet_len - DV_SUFFIX_LEN, DV_SUFFIX_LEN);
+    bool watched = opener->replay && !header.is_rtcp; /* RTCP carries no sequence number, and passes */
+    dv_replay_mark mark = {
+        dv_header_ssrc(&header), dv_header_sequence(&header), {nonce[0], nonce[1], nonce[2], nonce[3]}};
+    if (watched)
+        why = check_replay(opener, &mark);
+    if (why.fault != DV_FAULT_NONE)
+        return why;
     if (!dv_cipher_open(&opener->cipher, nonce, header.bytes, header.len, packet + header.len, body_len,
                         out + header.len))
         return fault(DV_FAULT_TAG);
     memcpy(out, header.bytes, header.len);
-    if (opener->replay && !header.is_rtcp &&
-        !dv_replay_accept(opener->replay, dv_header_ssrc(&header), dv_header_sequence(&header)))
+    if (watched && !dv_replay_accept(opener->replay, &mark))
         return fault(DV_FAULT_REPLAY); /* no memory to tell the next replay by: fail closed */
     why = dv_body_read(&header, out + header.len, body_len, &opened->padding_len);
     if (why.fault != DV_FAULT_NONE)

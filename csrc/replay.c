@@ -5,7 +5,21 @@
 
 #define WORD_BITS 64
 
+/* A counter counts when it has gone on so often in a row by less than 2^23, as other bytes would once in 2^128 times. */
+#define TRUSTED_STEPS 16
+#define LONGEST_STEP ((int32_t)1 << 23)
+
+/* No packet is sealed so much earlier than the one before it in sequence; what looks new and is further back is old. */
+#define FURTHEST_BACK ((int32_t)1 << 14)
+
+/* The nonce's bytes read as a counter in one byte order. Which order a sender uses is not known, but seen. */
+typedef struct counter {
+    uint32_t newest;
+    uint8_t steps; /* in a row, up to TRUSTED_STEPS */
+} counter;
+
 typedef struct sender {
+    counter little, big;
     uint16_t newest;       /* sequence number */
     uint64_t newest_index; /* the same, extended so that it never wraps */
     uint64_t last_used;    /* by the replay's clock */
@@ -72,23 +86,48 @@ static uint64_t bit_of(uint64_t index)
     return (uint64_t)1 << index % WORD_BITS;
 }
 
-bool dv_replay_seen(const dv_replay *replay, uint32_t ssrc, uint16_t sequence, uint16_t *newest)
+static uint32_t read_little(const uint8_t suffix[4])
 {
-    size_t i = find(replay, ssrc);
+    return (uint32_t)suffix[3] << 24 | (uint32_t)suffix[2] << 16 | (uint32_t)suffix[1] << 8 | suffix[0];
+}
+
+static uint32_t read_big(const uint8_t suffix[4])
+{
+    return (uint32_t)suffix[0] << 24 | (uint32_t)suffix[1] << 16 | (uint32_t)suffix[2] << 8 | suffix[3];
+}
+
+static bool went_back(const counter *from, uint32_t value)
+{
+    return from->steps == TRUSTED_STEPS && (int32_t)(value - from->newest) < -FURTHEST_BACK;
+}
+
+static void step(counter *of, uint32_t value)
+{
+    int32_t distance = (int32_t)(value - of->newest);
+    if (distance < -FURTHEST_BACK || distance >= LONGEST_STEP)
+        of->steps = 0;
+    else if (of->steps < TRUSTED_STEPS)
+        of->steps++;
+    of->newest = value;
+}
+
+bool dv_replay_seen(const dv_replay *replay, const dv_replay_mark *mark, uint16_t *newest)
+{
+    size_t i = find(replay, mark->ssrc);
     if (i == replay->count)
         return false;
     sender *from = replay->senders[i];
-    int32_t distance = ahead(from, sequence);
+    int32_t distance = ahead(from, mark->sequence);
     *newest = from->newest;
     if (distance > 0)
-        return false;
+        return went_back(&from->little, read_little(mark->suffix)) || went_back(&from->big, read_big(mark->suffix));
     if ((uint32_t)-distance >= replay->window)
         return true;
     uint64_t index = from->newest_index + (uint64_t)(int64_t)distance;
     return *word_of(replay, from, index) & bit_of(index);
 }
 
-static sender *add(dv_replay *replay, uint32_t ssrc, uint16_t sequence)
+static sender *add(dv_replay *replay, const dv_replay_mark *mark)
 {
     size_t place = replay->count;
     if (place == DV_REPLAY_SSRC_MAX) {
@@ -100,11 +139,13 @@ static sender *add(dv_replay *replay, uint32_t ssrc, uint16_t sequence)
     sender *added = calloc(1, sizeof *added + replay->ring_bits / 8);
     if (!added)
         return NULL;
-    added->newest = sequence;
+    added->newest = mark->sequence;
+    added->little.newest = read_little(mark->suffix);
+    added->big.newest = read_big(mark->suffix);
     added->newest_index = (uint64_t)1 << 32; /* far from 0, so that going back never wraps */
     sender *forgotten = place < replay->count ? replay->senders[place] : NULL;
     replay->senders[place] = added; /* first, so that a fork between any two lines leaves the child a whole table */
-    replay->ssrcs[place] = ssrc;
+    replay->ssrcs[place] = mark->ssrc;
     if (!forgotten)
         replay->count++;
     free(forgotten);
@@ -124,17 +165,19 @@ static void advance(dv_replay *replay, sender *of, uint32_t distance)
     of->newest_index += distance;
 }
 
-bool dv_replay_accept(dv_replay *replay, uint32_t ssrc, uint16_t sequence)
+bool dv_replay_accept(dv_replay *replay, const dv_replay_mark *mark)
 {
-    size_t i = find(replay, ssrc);
-    sender *from = i < replay->count ? replay->senders[i] : add(replay, ssrc, sequence);
+    size_t i = find(replay, mark->ssrc);
+    sender *from = i < replay->count ? replay->senders[i] : add(replay, mark);
     if (!from)
         return false;
-    int32_t distance = ahead(from, sequence);
+    int32_t distance = ahead(from, mark->sequence);
     uint64_t index = from->newest_index + (uint64_t)(int64_t)distance;
     if (distance > 0) {
         advance(replay, from, (uint32_t)distance);
-        from->newest = sequence;
+        from->newest = mark->sequence;
+        step(&from->little, read_little(mark->suffix));
+        step(&from->big, read_big(mark->suffix));
     }
     *word_of(replay, from, index) |= bit_of(index);
     from->last_used = ++replay->clock;

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import oracle
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
@@ -526,9 +527,44 @@ def test_a_packet_that_changes_while_it_is_opened_is_never_released_half_authent
     flipper = threading.Thread(target=flip)
     flipper.start()
     try:
-        for _ in range(1500):
-            opened = opener.open_burst([packet])[0]
-            assert opened is None or opened.payload == payload
+        for _ in range(60):
+            for opened in opener.open_burst([packet] * 40):
+                assert opened is None or opened.payload == payload
     finally:
         stop.set()
         flipper.join()
+
+
+def numbered(sequence: int) -> bytes:
+    return b"\x80\x78" + (sequence & 0xFFFF).to_bytes(2, "big") + bytes(4) + b"\0\0\0\x0a" + b"payload"
+
+
+@pytest.mark.parametrize("byteorder", ["little", "big"])
+@pytest.mark.parametrize("first_nonce", [0x8000_0000, 0, 2**32 - 70_000])
+def test_a_replay_from_half_the_sequence_numbers_ago_is_refused_too(byteorder: Any, first_nonce: int) -> None:
+    """The tag does not cover how often the sequence number has wrapped; the nonce's counter tells."""
+    sealer = Sealer(Mode.AES256_GCM, KEY, first_nonce=first_nonce, byteorder=byteorder)
+    sealed = sealer.seal_burst([numbered(n) for n in range(67_000)]).tolist()
+    opener = Opener(Mode.AES256_GCM, KEY, replay_window=1024)
+    assert set(opener.open_burst(sealed[:66_000]).statuses) == {Status.OK}
+    old = [*range(0, 66_000 - 1024, 997), 33_231, 33_232, 33_233, 66_000 - 32_768, 464, 465]
+    assert set(opener.open_burst([sealed[n] for n in old]).statuses) == {Status.REPLAYED}
+    assert set(opener.open_burst(sealed[66_000:]).statuses) == {Status.OK}
+
+
+def test_nonces_that_do_not_count_up_are_not_taken_for_replays() -> None:
+    packets = [numbered(n) for n in range(0, 40_000, 7)]
+    nonces = random.Random(5)
+    sealed = [oracle.seal(Mode.AES256_GCM, KEY, packet, nonces.randbytes(4)) for packet in packets]
+    opener = Opener(Mode.AES256_GCM, KEY, replay_window=1024)
+    assert set(opener.open_burst(sealed).statuses) == {Status.OK}
+
+
+def test_a_counter_may_wrap_and_pause_while_other_streams_use_it() -> None:
+    opener = Opener(Mode.AES256_GCM, KEY, replay_window=64)
+    sequence = 0
+    for first_nonce in (2**32 - 100, 50, 2**22, 2**31 - 1, 2**32 - 60):  # steps of up to half the counter
+        sealer = Sealer(Mode.AES256_GCM, KEY, first_nonce=first_nonce)
+        for _ in range(40):
+            assert opener.open(sealer.seal(numbered(sequence)[:12], b"payload")).payload == b"payload"
+            sequence += 1
