@@ -1,7 +1,7 @@
 """Sealing: a key with its nonce counter, and streams of RTP packets under it."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
 
 from dvcrypto import _buffers as buffers
 from dvcrypto._faults import sentence
