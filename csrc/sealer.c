@@ -298,29 +298,25 @@ static dv_result seal_pieces(dv_sealer *sealer, dv_stream *stream, const dv_pack
                              const dv_plan *plan, bool marker, uint32_t counter, uint8_t *out, size_t *ends)
 {
     const size_t overhead = frame_overhead(stream);
-    size_t taken = 0;
+    size_t taken = 0, count = 0;
     dv_piece piece;
     dv_step step = dv_packetizer_begin(packetizer, cut);
-    for (size_t i = 0; i < plan->packet_count && step == DV_STEP_PIECE; i++) {
-        step = packetizer->next(cut, &piece);
-        if (step != DV_STEP_PIECE)
-            break;
+    while (step == DV_STEP_PIECE && (step = packetizer->next(cut, &piece)) == DV_STEP_PIECE) {
         size_t payload_len = piece.prefix_len + piece.len, left = plan->sealed_len - taken;
-        if (left < overhead || left - overhead < payload_len)
+        if (count == plan->packet_count || left < overhead || left - overhead < payload_len)
             return DV_ERROR_CHANGED;
-        if (!seal_piece(sealer, counter + (uint32_t)i, stream, marker && i == plan->packet_count - 1, &piece,
-                        out + taken))
+        bool last = count == plan->packet_count - 1;
+        if (!seal_piece(sealer, counter + (uint32_t)count, stream, marker && last, &piece, out + taken))
             return DV_ERROR_ENGINE;
         stream->sequence++;
         taken += overhead + payload_len;
         if (ends)
-            ends[i] = taken;
+            ends[count] = taken;
+        count++;
     }
-    if (step == DV_STEP_PIECE && taken == plan->sealed_len)
-        step = packetizer->next(cut, &piece);
     if (step == DV_STEP_REFUSED)
         return DV_ERROR_PACKET;
-    return step == DV_STEP_END && taken == plan->sealed_len ? DV_DONE : DV_ERROR_CHANGED;
+    return count == plan->packet_count && taken == plan->sealed_len ? DV_DONE : DV_ERROR_CHANGED;
 }
 
 /* Every packet reads the frame and the extension anew, so that neither may lie in the output at all. */

@@ -105,5 +105,6 @@ int in_child(int (*work)(void *argument), void *argument);
 
 void test_sealer(void);
 void test_opener(void);
+void test_packetizers(void);
 
 #endif
