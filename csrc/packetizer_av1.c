@@ -16,7 +16,7 @@ static unsigned obu_type(const dv_cut *cut)
     return cut->unit_header[0] >> 3 & 15;
 }
 
-/* Read a size field of at most left bytes: LEB128. Its length; 0 where it has no end, or a value of more than 32 bits. */
+/* Read a size field, LEB128, from left bytes. Its length; 0 where it has no end. */
 static size_t read_size(const uint8_t *bytes, size_t left, uint64_t *value)
 {
     *value = 0;
@@ -24,7 +24,7 @@ static size_t read_size(const uint8_t *bytes, size_t left, uint64_t *value)
         uint8_t byte = bytes[i];
         *value |= (uint64_t)(byte & 0x7f) << 7 * i;
         if (!(byte & 0x80))
-            return *value > UINT32_MAX ? 0 : i + 1;
+            return i + 1;
     }
     return 0;
 }
@@ -50,7 +50,8 @@ static dv_step enter_obu(dv_cut *cut)
                                  SIZE_FIELD_MAX_LEN);
         at += size_len;
         if (obu_len > cut->len - at)
-            return dv_cut_refuse(cut, start, DV_FAULT_OBU_LONG, (size_t)obu_len, cut->len - at);
+            return dv_cut_refuse(cut, start, DV_FAULT_OBU_LONG, obu_len > SIZE_MAX ? SIZE_MAX : (size_t)obu_len,
+                                 cut->len - at);
         left = (size_t)obu_len;
     }
     cut->unit_header[0] &= (uint8_t)~OBU_HAS_SIZE;

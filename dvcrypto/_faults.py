@@ -50,7 +50,7 @@ _WORDS: Final[dict[int, Callable[[str, int, int], str]]] = {
     ),
     lib.DV_FAULT_OBU_LONG: lambda name, value, limit: f"{name} is an OBU of {value} bytes; {limit} are left",
     lib.DV_FAULT_OBU_SIZE: lambda name, value, limit: (
-        f"{name} is an OBU whose size has no end within {value} bytes, or more than 32 bits; it may have {limit} bytes"
+        f"{name} is an OBU whose size has no end within {value} bytes; it may have at most {limit}"
     ),
     lib.DV_FAULT_FRAME_MARKER: lambda name, value, limit: f"{name} has frame marker {value}; it must be {limit}",
     lib.DV_FAULT_SUPERFRAME: lambda name, value, limit: (

@@ -26,16 +26,14 @@ def main() -> None:
             name = f"{codec.replace('-', '_')}_{number}"
             arrays.append(array(name, frame))
             table.append(f'{{"{codec.split("-")[0]}", {name}, sizeof {name}}}')
-    text = "\n\n".join(
-        (
-            "/* Frames of real encoders, written by scripts/make_real_frames.py. */\n#include <stddef.h>\n#include <stdint.h>",
-            *arrays,
-            "static const struct {\n    const char *packetizer;\n    const uint8_t *bytes;\n    size_t len;\n} real_frames[] = {"
-            + ",\n    ".join(table)
-            + "};\n",
-        )
-    )
-    (ROOT / "csrc" / "tests" / "real_frames.h").write_text(text)
+    record = "const char *packetizer; const uint8_t *bytes; size_t len;"
+    parts = [
+        "/* Frames of real encoders, written by scripts/make_real_frames.py. */",
+        "#include <stddef.h>\n#include <stdint.h>",
+        *arrays,
+        f"static const struct {{ {record} }} real_frames[] = {{{', '.join(table)}}};\n",
+    ]
+    (ROOT / "csrc" / "tests" / "real_frames.h").write_text("\n\n".join(parts))
 
 
 if __name__ == "__main__":

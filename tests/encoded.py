@@ -1,4 +1,4 @@
-"""Real encoded video and audio, made here: a generated picture that moves, in every codec that PyAV's FFmpeg encodes."""
+"""Real encoded video and audio, made here: a generated picture that moves, by the encoders of PyAV's FFmpeg."""
 
 import functools
 import math
@@ -84,7 +84,7 @@ def batched(frames: tuple[Frame, ...], size: int) -> list[tuple[Frame, ...]]:
 
 
 def superframe(frames: tuple[Frame, ...]) -> Frame:
-    """Frames with an index of their sizes behind them (VP9 bitstream specification, annex B), as encoders return them."""
+    """Frames with an index of their sizes behind them (VP9 bitstream specification, annex B)."""
     marker = bytes([0b110_00_000 | 2 << 3 | len(frames) - 1])
     sizes = b"".join(len(frame.data).to_bytes(3, "little") for frame in frames)
     return Frame(b"".join(frame.data for frame in frames) + marker + sizes + marker, frames[0].is_key)

@@ -1,4 +1,5 @@
 /* Frames of real encoders, written by scripts/make_real_frames.py. */
+
 #include <stddef.h>
 #include <stdint.h>
 
