@@ -33,7 +33,7 @@ static size_t find_start_code(const uint8_t *frame, size_t len, size_t at)
             break;
         if (one[-1] == 0 && one[-2] == 0)
             return (size_t)(one - frame) - 2;
-        at = (size_t)(one - frame) - 1;
+        at = (size_t)(one - frame) + 1;
     }
     return len;
 }

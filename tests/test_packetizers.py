@@ -398,6 +398,7 @@ def test_a_unit_that_just_fits_is_one_packet(codec: str, room: int) -> None:
         ("000001 6500000301 000001 6501", ["6500000301", "6501"]),  # emulation prevention stays
         ("000001 650001 000001 6501", ["650001", "6501"]),
         ("000001 65010101 000001 41", ["65010101", "41"]),
+        ("000001 6501 000001 41", ["6501", "41"]),
         ("000001 09f0 000001 41", ["41"]),
         ("00000001 41 00000001 09f0", ["41"]),  # the marker is on the last packet that is sent
         ("000001 0cff 000001 41", ["0cff", "41"]),  # filler stays
@@ -525,6 +526,7 @@ FORBIDDEN = "with the forbidden bit clear it is at most 127"
         ("h264", "0000000267", "frame[1:] has 000002 where its start code 000001 should stand"),
         ("h264", "000001 65 000001 000001 41", "frame[7:] is a unit of 0 bytes; it needs at least 1"),
         ("h264", "000001 65 00000001", "frame[8:] is a unit of 0 bytes; it needs at least 1"),
+        ("h264", "000001 000001", "frame[3:] is a unit of 0 bytes; it needs at least 1"),
         ("h264", "000001 0000", "frame[3:] is a unit of 0 bytes; it needs at least 1"),
         ("h265", "000001 26 00000001 2601", "frame[3:] is a unit of 1 bytes; it needs at least 2"),
         ("h264", "000001 65 000001 e5", "frame[7:] is a unit whose first byte is 229; " + FORBIDDEN),
