@@ -422,6 +422,7 @@ def test_h265_drops_its_own_delimiter_alone() -> None:
         ("36 28 03 aabbcc", ["10 34 28 aabbcc"]),  # an extension header
         ("32 83808000 aabbcc", ["10 30aabbcc"]),  # a size longer than needed
         ("0a01 00 3201 10", ["18 08 00", "10 30 10"]),
+        ("0a01 00 0a01 00 3201 10", ["18 08 00", "10 08 00", "10 30 10"]),  # twice
         ("0a01 00 3201 00", ["10 08 00", "10 30 00"]),  # a key frame that is not shown
         ("0a01 00 3201 30", ["10 08 00", "10 30 30"]),  # an inter frame
         ("0a01 00 3201 90", ["10 08 00", "10 30 90"]),  # shows an earlier frame
