@@ -51,12 +51,16 @@ def _ours(mode: dvcrypto.Mode, size: int, count: int) -> dict[str, Callable[[], 
     out = bytearray(sum(map(len, sealed)))
     stream = dvcrypto.RtpStream(sealer, 1, 101, max_packet=len(sealed[0]))
     frame = bytes(size * count)
+    # A NAL unit that makes count packets of size bytes.
+    unit = b"\0\0\1\x65" + b"\xab" * ((size - 2) * count if count > 1 else size - 1)
     paths: dict[str, Callable[[], object]] = {
         "seal_burst": lambda: sealer.seal_burst(packets),
         "seal_burst_into": lambda: sealer.seal_burst_into(packets, out),
         "seal_frame": lambda: stream.seal_frame(frame),
         "open_burst": lambda: opener.open_burst(sealed).statuses,
     }
+    if size > 2:
+        paths["seal_frame, h264"] = lambda: stream.seal_frame(unit, packetizer="h264")
     if count == 1:
         paths["seal"] = lambda: sealer.seal(_HEADER, payload)
         paths["open"] = lambda: opener.open(sealed[0])

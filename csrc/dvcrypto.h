@@ -16,6 +16,7 @@
 #define DV_OVERHEAD_LEN 20      /* what sealing adds: tag and suffix */
 #define DV_PACKET_MAX_LEN 65535 /* of a sealed packet */
 #define DV_REPLAY_WINDOW_MAX 32768
+#define DV_PACKETIZER_PLAIN 0 /* cuts anywhere; the others are known by dv_packetizer_name */
 
 typedef enum dv_mode {
     DV_MODE_AES256_GCM,         /* aead_aes256_gcm_rtpsize */
@@ -35,7 +36,8 @@ typedef enum dv_result {
     DV_ERROR_EXHAUSTED, /* the nonces are used up, for ever */
     DV_ERROR_CAPACITY,  /* the output is too small */
     DV_ERROR_OVERLAP,   /* an input overlaps the output without starting exactly at its own place in it */
-    DV_ERROR_PACKET     /* a packet cannot be sealed: see dv_refusal */
+    DV_ERROR_PACKET,    /* a packet or frame cannot be sealed: see dv_refusal */
+    DV_ERROR_CHANGED    /* a frame is no longer what was planned; the output was wiped */
 } dv_result;
 
 /* What became of one packet that was opened. */
@@ -50,7 +52,7 @@ typedef enum dv_status {
     DV_STATUS_COUNT
 } dv_status;
 
-/* Why a packet is refused. Each comes with the value that was found and the limit it breaks. */
+/* Why a packet or a frame is refused. Each comes with the value that was found and the limit it breaks. */
 typedef enum dv_fault {
     DV_FAULT_NONE,
     DV_FAULT_SHORT,          /* bytes in the packet, bytes it needs */
@@ -63,13 +65,24 @@ typedef enum dv_fault {
     DV_FAULT_KEEP_ALIVE,
     DV_FAULT_DISCOVERY,
     DV_FAULT_TAG,
-    DV_FAULT_REPLAY, /* the sequence number, the newest one seen */
+    DV_FAULT_REPLAY,       /* the sequence number, the newest one seen */
+    DV_FAULT_ROOM,         /* bytes of payload a packet has room for, bytes the packetizer needs */
+    DV_FAULT_UNCUT,        /* bytes in a frame that is not cut, bytes of payload a packet has room for */
+    DV_FAULT_NOTHING,      /* packets that a frame makes, 1 */
+    DV_FAULT_START_CODE,   /* the 3 bytes that are there, those that should be */
+    DV_FAULT_UNIT_SHORT,   /* bytes in a NAL unit or OBU, bytes it needs */
+    DV_FAULT_FORBIDDEN,    /* the first byte of a NAL unit or OBU, the highest with the forbidden bit clear */
+    DV_FAULT_NAL_TYPE,     /* the type, the last one that is not RTP's own */
+    DV_FAULT_OBU_LONG,     /* bytes in the OBU by its size field, bytes left in the frame */
+    DV_FAULT_OBU_SIZE,     /* bytes of a size field without an end, bytes it may have */
+    DV_FAULT_FRAME_MARKER, /* VP9's frame marker, 2 */
+    DV_FAULT_SUPERFRAME,   /* bytes that a VP9 superframe's index calls for, bytes there are */
     DV_FAULT_COUNT
 } dv_fault;
 
-/* The first packet that a sealer refused. */
+/* The first packet that a sealer refused, or what it refused in a frame. */
 typedef struct dv_refusal {
-    size_t index;   /* in the burst */
+    size_t index;   /* in the burst; in a frame the byte where the NAL unit or OBU starts, 0 for the frame itself */
     uint32_t fault; /* dv_fault */
     uint32_t value;
     uint32_t limit;
@@ -102,8 +115,15 @@ typedef struct dv_stream {
     uint16_t extension_profile;
     uint16_t extension_len;   /* of the body: a multiple of 4 */
     uint32_t max_packet_len;  /* of a sealed packet */
+    uint16_t picture_id;      /* of the next frame of VP8 or VP9: 15 bits */
     const uint8_t *extension; /* the body; the caller keeps it alive */
 } dv_stream;
+
+/* What a frame's packets will be. */
+typedef struct dv_plan {
+    size_t packet_count;
+    size_t sealed_len; /* of all packets */
+} dv_plan;
 
 /* What an engine is and what it serves on this machine. */
 typedef struct dv_engine_info {
@@ -164,13 +184,25 @@ dv_result dv_sealer_seal_burst(dv_sealer *sealer, const uint8_t *const *packets,
  */
 size_t dv_stream_sealed_len(const dv_stream *stream, size_t frame_len);
 
+size_t dv_packetizer_count(void);
+const char *dv_packetizer_name(size_t packetizer); /* the packetizers are numbered from 0 */
+
 /*
- * Cut a frame at max_packet_len, put RTP headers in front and seal the packets, one behind the other into out. The
- * last packet carries the marker where marker is 1. Then the sequence number has advanced by the number of packets and
- * the timestamp by advance.
+ * Count the packets that a packetizer makes of a frame, and look for faults in it: DV_ERROR_PACKET where there is one,
+ * DV_ERROR_ARGUMENT where the stream's numbers leave no room for payload.
  */
-dv_result dv_sealer_seal_frame(dv_sealer *sealer, dv_stream *stream, const uint8_t *frame, size_t frame_len, int marker,
-                               uint32_t advance, uint8_t *out, size_t out_capacity);
+dv_result dv_stream_plan(const dv_stream *stream, size_t packetizer, const uint8_t *frame, size_t frame_len,
+                         dv_plan *plan, dv_refusal *refusal);
+
+/*
+ * Cut a frame as planned, put RTP headers in front and seal the packets, one behind the other into out. ends, unless
+ * NULL, gets where each packet ends. The last packet carries the marker where marker is 1. Then the sequence number has
+ * advanced by the number of packets, the timestamp by advance, and the picture ID by 1 where the packetizer has one. A
+ * frame that has changed since it was planned wipes the output and burns the nonces: DV_ERROR_CHANGED or DV_ERROR_PACKET.
+ */
+dv_result dv_sealer_seal_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, const dv_plan *plan,
+                               const uint8_t *frame, size_t frame_len, int marker, uint32_t advance, uint8_t *out,
+                               size_t out_capacity, size_t *ends, dv_refusal *refusal);
 
 /* replay_window 0 looks for no replays; otherwise the sequence numbers remembered for each SSRC. Copies the key. */
 dv_result dv_opener_new(dv_opener **opener, int mode, const uint8_t *key, uint32_t replay_window);

@@ -51,6 +51,18 @@ dv_status dv_fault_status(dv_fault fault)
         [DV_FAULT_DISCOVERY] = DV_NOT_MEDIA,
         [DV_FAULT_TAG] = DV_BAD_TAG,
         [DV_FAULT_REPLAY] = DV_REPLAYED,
+        /* Those of frames are never found in a packet that was to be opened. */
+        [DV_FAULT_ROOM] = DV_MALFORMED,
+        [DV_FAULT_UNCUT] = DV_MALFORMED,
+        [DV_FAULT_NOTHING] = DV_MALFORMED,
+        [DV_FAULT_START_CODE] = DV_MALFORMED,
+        [DV_FAULT_UNIT_SHORT] = DV_MALFORMED,
+        [DV_FAULT_FORBIDDEN] = DV_MALFORMED,
+        [DV_FAULT_NAL_TYPE] = DV_MALFORMED,
+        [DV_FAULT_OBU_LONG] = DV_MALFORMED,
+        [DV_FAULT_OBU_SIZE] = DV_MALFORMED,
+        [DV_FAULT_FRAME_MARKER] = DV_MALFORMED,
+        [DV_FAULT_SUPERFRAME] = DV_MALFORMED,
     };
     return statuses[fault];
 }

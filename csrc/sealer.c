@@ -1,5 +1,6 @@
 /* A key and its nonce counter: one packet, a burst, a frame. */
 #include "dispatch.h"
+#include "packetizer.h"
 #include "places.h"
 #include "platform.h"
 #include "rtp.h"
@@ -236,49 +237,86 @@ static size_t payload_room(const dv_stream *stream)
     return stream->max_packet_len - overhead;
 }
 
-static size_t packet_count(size_t frame_len, size_t room)
-{
-    return frame_len ? (frame_len - 1) / room + 1 : 1;
-}
-
 size_t dv_stream_sealed_len(const dv_stream *stream, size_t frame_len)
 {
     size_t room = payload_room(stream);
     if (!room || frame_len > SIZE_MAX / 2 / stream->max_packet_len)
         return 0;
-    return frame_len + packet_count(frame_len, room) * frame_overhead(stream);
+    return frame_len + (frame_len ? (frame_len - 1) / room + 1 : 1) * frame_overhead(stream);
 }
 
-/* A piece is sealed from where it is; with an extension, both are put together in the output and sealed there. */
-static bool seal_piece(dv_sealer *sealer, uint32_t counter, const dv_stream *stream, bool marker, const uint8_t *piece,
-                       size_t piece_len, uint8_t *out)
+static dv_cut cut_begin(const dv_stream *stream, const uint8_t *frame, size_t frame_len)
+{
+    dv_cut cut = {0};
+    cut.frame = frame;
+    cut.len = frame_len;
+    cut.room = payload_room(stream);
+    cut.picture_id = stream->picture_id;
+    return cut;
+}
+
+dv_result dv_stream_plan(const dv_stream *stream, size_t packetizer, const uint8_t *frame, size_t frame_len,
+                         dv_plan *plan, dv_refusal *refusal)
+{
+    const dv_packetizer *chosen = dv_packetizer_get(packetizer);
+    size_t pieces_len;
+    if (!chosen || dv_stream_sealed_len(stream, frame_len) == 0)
+        return DV_ERROR_ARGUMENT;
+    dv_cut cut = cut_begin(stream, frame, frame_len);
+    if (dv_packetizer_measure(chosen, &cut, &plan->packet_count, &pieces_len) == DV_STEP_REFUSED) {
+        *refusal = cut.refusal;
+        return DV_ERROR_PACKET;
+    }
+    plan->sealed_len = pieces_len + plan->packet_count * frame_overhead(stream);
+    return DV_DONE;
+}
+
+/* A piece is sealed from where it is; with an extension or a prefix, all is put together in the output and sealed there. */
+static bool seal_piece(dv_sealer *sealer, uint32_t counter, const dv_stream *stream, bool marker, const dv_piece *piece,
+                       uint8_t *out)
 {
     dv_header header;
     dv_header_write(&header, stream, marker);
-    if (!header.extension_len)
-        return seal_packet(sealer, counter, &header, piece, piece_len, out);
-    uint8_t *body = out + header.len;
-    memcpy(body, stream->extension, header.extension_len);
-    if (piece_len)
-        memcpy(body + header.extension_len, piece, piece_len);
-    return seal_packet(sealer, counter, &header, body, header.extension_len + piece_len, out);
+    if (!header.extension_len && !piece->prefix_len)
+        return seal_packet(sealer, counter, &header, piece->bytes, piece->len, out);
+    uint8_t *body = out + header.len, *end = body;
+    if (header.extension_len)
+        memcpy(end, stream->extension, header.extension_len);
+    end += header.extension_len;
+    memcpy(end, piece->prefix, piece->prefix_len);
+    end += piece->prefix_len;
+    if (piece->len)
+        memcpy(end, piece->bytes, piece->len);
+    return seal_packet(sealer, counter, &header, body, (size_t)(end - body) + piece->len, out);
 }
 
-/* Cut and seal a frame whose output fits. Advances the stream's sequence number. */
-static dv_result seal_pieces(dv_sealer *sealer, dv_stream *stream, const uint8_t *frame, size_t frame_len,
-                             size_t payload_len, bool marker, uint32_t counter, uint8_t *out)
+/*
+ * Cut and seal a frame as it was planned; what another thread has made of it since stays within the plan or ends in an
+ * error. Advances the stream's sequence number.
+ */
+static dv_result seal_pieces(dv_sealer *sealer, dv_stream *stream, const dv_packetizer *packetizer, dv_cut *cut,
+                             const dv_plan *plan, bool marker, uint32_t counter, uint8_t *out, size_t *ends)
 {
-    size_t done = 0;
-    do {
-        size_t piece_len = frame_len - done < payload_len ? frame_len - done : payload_len;
-        bool last = done + piece_len == frame_len;
-        if (!seal_piece(sealer, counter++, stream, marker && last, frame + done, piece_len, out))
+    const size_t overhead = frame_overhead(stream);
+    size_t taken = 0, count = 0;
+    dv_piece piece;
+    dv_step step = dv_packetizer_begin(packetizer, cut);
+    while (step == DV_STEP_PIECE && (step = packetizer->next(cut, &piece)) == DV_STEP_PIECE) {
+        size_t payload_len = piece.prefix_len + piece.len, left = plan->sealed_len - taken;
+        if (count == plan->packet_count || left < overhead || left - overhead < payload_len)
+            return DV_ERROR_CHANGED;
+        bool last = count == plan->packet_count - 1;
+        if (!seal_piece(sealer, counter + (uint32_t)count, stream, marker && last, &piece, out + taken))
             return DV_ERROR_ENGINE;
         stream->sequence++;
-        out += frame_overhead(stream) + piece_len;
-        done += piece_len;
-    } while (done < frame_len);
-    return DV_DONE;
+        taken += overhead + payload_len;
+        if (ends)
+            ends[count] = taken;
+        count++;
+    }
+    if (step == DV_STEP_REFUSED)
+        return DV_ERROR_PACKET;
+    return count == plan->packet_count && taken == plan->sealed_len ? DV_DONE : DV_ERROR_CHANGED;
 }
 
 /* Every packet reads the frame and the extension anew, so that neither may lie in the output at all. */
@@ -290,25 +328,34 @@ static bool frame_overlap_allowed(const dv_stream *stream, const uint8_t *frame,
            dv_overlap_allowed(stream->extension, extension_len, NULL, out, out_len);
 }
 
-dv_result dv_sealer_seal_frame(dv_sealer *sealer, dv_stream *stream, const uint8_t *frame, size_t frame_len, int marker,
-                               uint32_t advance, uint8_t *out, size_t out_capacity)
+dv_result dv_sealer_seal_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, const dv_plan *plan,
+                               const uint8_t *frame, size_t frame_len, int marker, uint32_t advance, uint8_t *out,
+                               size_t out_capacity, size_t *ends, dv_refusal *refusal)
 {
+    const dv_packetizer *chosen = dv_packetizer_get(packetizer);
     uint32_t counter;
     void *host_state = dv_enter(&sealer->lock, frame_len);
     dv_stream next = *stream; /* read under the lock; written back when the whole frame is sealed */
-    size_t room = payload_room(&next), sealed_len = dv_stream_sealed_len(&next, frame_len);
-    dv_result result = sealed_len == 0 ? DV_ERROR_ARGUMENT : out_capacity < sealed_len ? DV_ERROR_CAPACITY : DV_DONE;
-    if (result == DV_DONE && !frame_overlap_allowed(&next, frame, frame_len, out, sealed_len))
+    dv_cut cut = cut_begin(&next, frame, frame_len);
+    dv_result result = DV_DONE;
+    if (!chosen || dv_stream_sealed_len(&next, frame_len) == 0)
+        result = DV_ERROR_ARGUMENT;
+    else if (out_capacity < plan->sealed_len)
+        result = DV_ERROR_CAPACITY;
+    else if (!frame_overlap_allowed(&next, frame, frame_len, out, plan->sealed_len))
         result = DV_ERROR_OVERLAP;
     if (result == DV_DONE)
-        result = reserve(sealer, packet_count(frame_len, room), &counter);
+        result = reserve(sealer, plan->packet_count, &counter);
     if (result == DV_DONE) {
-        result = seal_pieces(sealer, &next, frame, frame_len, room, marker, counter, out);
+        result = seal_pieces(sealer, &next, chosen, &cut, plan, marker, counter, out, ends);
         if (result != DV_DONE)
-            dv_wipe(out, sealed_len);
+            dv_wipe(out, plan->sealed_len);
+        if (result == DV_ERROR_PACKET)
+            *refusal = cut.refusal;
     }
     if (result == DV_DONE) {
         next.timestamp += advance;
+        next.picture_id = (uint16_t)(chosen->has_picture_id ? (next.picture_id + 1) & 0x7fff : next.picture_id);
         *stream = next;
     }
     dv_leave(&sealer->lock, host_state);

@@ -17,6 +17,7 @@ from dvcrypto.errors import (
 )
 from dvcrypto.modes import Engine, Mode, aes_accelerated, choose_mode, engines, versions
 from dvcrypto.opening import OpenedBurst, OpenedPacket, Opener, OpenerStats, Status
+from dvcrypto.packetizers import Packetizer
 from dvcrypto.rtp import RtcpHeader, RtpExtension, RtpHeader
 from dvcrypto.sealing import RtpStream, Sealer
 
@@ -35,6 +36,7 @@ __all__ = [
     "OpenedPacket",
     "Opener",
     "OpenerStats",
+    "Packetizer",
     "Replayed",
     "RtcpHeader",
     "RtpExtension",

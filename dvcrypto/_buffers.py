@@ -17,7 +17,6 @@ PLAIN_MAX_LEN: Final = PACKET_MAX_LEN - OVERHEAD_LEN
 HEADER_MAX_LEN: Final = 76  # of the clear header: 12 bytes, 15 CSRCs, 4 of the extension's preamble
 
 _SIZE_LEN: Final = int(ffi.sizeof("size_t"))
-_new: Final = ffi.new_allocator(should_clear_after_alloc=False)
 
 
 def view(name: str, value: "Buffer") -> memoryview:
@@ -129,13 +128,3 @@ def numbers(sizes: bytes) -> "memoryview[int]":
 def last(sizes: bytes) -> int:
     """The last of C's size_t; 0 where there is none."""
     return int.from_bytes(sizes[-_SIZE_LEN:], sys.byteorder)
-
-
-def fresh(length: int) -> Any:
-    """Memory for C to write, not cleared."""
-    return _new("uint8_t[]", length)
-
-
-def read_only(written: Any) -> memoryview:
-    """What C has written there."""
-    return memoryview(ffi.buffer(written)).toreadonly()

@@ -26,6 +26,8 @@ static void dv_python_host(size_t long_work_len);
 static const dv_refusal *dv_python_refusal(void);
 static int dv_python_seal(dv_sealer *sealer, uintptr_t header_id, uintptr_t payload_id, uintptr_t list_id);
 static int dv_python_seal_burst(dv_sealer *sealer, uintptr_t tuple_id, uintptr_t target_id, uintptr_t list_id);
+static int dv_python_seal_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, uintptr_t frame_id, int marker,
+                                uint32_t advance, uintptr_t list_id);
 static int dv_python_open(dv_opener *opener, uintptr_t packet_id, uintptr_t list_id);
 static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t list_id);
 """

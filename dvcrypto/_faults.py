@@ -29,6 +29,33 @@ _WORDS: Final[dict[int, Callable[[str, int, int], str]]] = {
         f"{name} has sequence number {value}, which was opened before or lies behind the replay window; the newest is "
         f"{limit}"
     ),
+    lib.DV_FAULT_ROOM: lambda name, value, limit: (
+        f"{name} cannot be cut: max_packet leaves room for {value} bytes in a packet, and the packetizer needs {limit}"
+    ),
+    lib.DV_FAULT_UNCUT: lambda name, value, limit: (
+        f"{name} is {value} bytes; it goes into one packet, and max_packet leaves room for {limit}"
+    ),
+    lib.DV_FAULT_NOTHING: lambda name, value, limit: (
+        f"{name} makes {value} packets, as delimiters are not sent; it must make at least {limit}"
+    ),
+    lib.DV_FAULT_START_CODE: lambda name, value, limit: (
+        f"{name} has {value:06x} where its start code {limit:06x} should stand"
+    ),
+    lib.DV_FAULT_UNIT_SHORT: lambda name, value, limit: f"{name} is a unit of {value} bytes; it needs at least {limit}",
+    lib.DV_FAULT_FORBIDDEN: lambda name, value, limit: (
+        f"{name} is a unit whose first byte is {value}; with the forbidden bit clear it is at most {limit}"
+    ),
+    lib.DV_FAULT_NAL_TYPE: lambda name, value, limit: (
+        f"{name} is a NAL unit of type {value}; those above {limit} are RTP's own"
+    ),
+    lib.DV_FAULT_OBU_LONG: lambda name, value, limit: f"{name} is an OBU of {value} bytes; {limit} are left",
+    lib.DV_FAULT_OBU_SIZE: lambda name, value, limit: (
+        f"{name} is an OBU whose size has no end within {value} bytes; it may have at most {limit}"
+    ),
+    lib.DV_FAULT_FRAME_MARKER: lambda name, value, limit: f"{name} has frame marker {value}; it must be {limit}",
+    lib.DV_FAULT_SUPERFRAME: lambda name, value, limit: (
+        f"{name} has a superframe index that calls for {value} bytes; there are {limit}"
+    ),
 }
 
 

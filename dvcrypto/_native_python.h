@@ -250,6 +250,37 @@ static int dv_python_seal_burst(dv_sealer *sealer, uintptr_t tuple_id, uintptr_t
     return result;
 }
 
+/* Append a frame's sealed packets, one behind the other, and where each ends. The frame is exactly bytes. */
+static int dv_python_seal_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, uintptr_t frame_id, int marker,
+                                uint32_t advance, uintptr_t list_id)
+{
+    PyObject *frame = (PyObject *)frame_id;
+    const uint8_t *bytes = (const uint8_t *)PyBytes_AsString(frame);
+    size_t frame_len = (size_t)PyBytes_Size(frame);
+    uint8_t *out, *ends = NULL;
+    dv_plan plan;
+    dv_result result = dv_stream_plan(stream, packetizer, bytes, frame_len, &plan, &last_refusal);
+    if (result != DV_DONE)
+        return result;
+    PyObject *sealed = new_bytes(plan.sealed_len, &out);
+    PyObject *ends_object = sealed ? new_bytes(plan.packet_count * sizeof(size_t), &ends) : NULL;
+    if (ends_object)
+        result = dv_sealer_seal_frame(sealer, stream, packetizer, &plan, bytes, frame_len, marker, advance, out,
+                                      plan.sealed_len, (size_t *)ends, &last_refusal);
+    else
+        result = DV_ERROR_MEMORY;
+    if (result != DV_DONE) {
+        Py_XDECREF(sealed);
+        Py_XDECREF(ends_object);
+        return result;
+    }
+    result = give(list_id, sealed);
+    if (result == DV_DONE)
+        return give(list_id, ends_object);
+    Py_DECREF(ends_object);
+    return result;
+}
+
 /* Append the packet's place in the output, and its dv_opened. DV_ERROR_ARGUMENT where it is not exactly bytes. */
 static int dv_python_open(dv_opener *opener, uintptr_t packet_id, uintptr_t list_id)
 {

@@ -1,7 +1,7 @@
 """Sealing: a key with its nonce counter, and streams of RTP packets under it."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
 
 from dvcrypto import _buffers as buffers
 from dvcrypto._faults import sentence
@@ -9,6 +9,7 @@ from dvcrypto._library import ffi, lib
 from dvcrypto.bursts import Burst
 from dvcrypto.errors import NonceExhausted, SealerClosed, SealerForked, SealError
 from dvcrypto.modes import Mode, as_mode, serving
+from dvcrypto.packetizers import Packetizer, native_packetizer
 from dvcrypto.rtp import RtpExtension
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 # Looked up once, as each is called for every packet or burst.
 _seal: Final = lib.dv_python_seal
 _seal_burst: Final = lib.dv_python_seal_burst
+_seal_frame: Final = lib.dv_python_seal_frame
 
 _ERRORS: Final[dict[int, Exception]] = {
     lib.DV_ERROR_CLOSED: SealerClosed("the sealer is closed"),
@@ -32,11 +34,13 @@ _ERRORS: Final[dict[int, Exception]] = {
     lib.DV_ERROR_ARGUMENT: BufferError("the buffer of a packet was there, and then could not be taken"),
     lib.DV_ERROR_ENGINE: SealError("the linked library failed to seal; the output was wiped"),
     lib.DV_ERROR_CAPACITY: SealError("a packet's length changed while it was sealed; the output was wiped"),
+    lib.DV_ERROR_CHANGED: SealError("the frame changed while it was sealed; the output was wiped"),
 }
 
 
 _HEADER_LEN: Final = 12  # of RTP without CSRCs
 _PREAMBLE_LEN: Final = 4  # of a header extension
+_PLAIN: Final = native_packetizer(None)
 _RTCP_PAYLOAD_TYPES: Final = range(64, 96)
 
 
@@ -188,6 +192,7 @@ class RtpStream:
 
     ``ssrc`` and ``timestamp`` have 32 bits, ``sequence`` 16, ``payload_type`` 7 (64 to 95 left out). ``extension``
     goes into every packet. ``max_packet`` is the longest sealed packet in bytes, header and tag and nonce included.
+    ``picture_id``, 15 bits, is the first one of VP8 and VP9 frames.
 
     Several streams (audio, video) may share a sealer, and threads may share a stream.
 
@@ -211,6 +216,7 @@ class RtpStream:
         timestamp: int = 0,
         extension: RtpExtension | None = None,
         max_packet: int = 1200,
+        picture_id: int = 0,
     ) -> None:
         """See the class."""
         buffers.once(self, "_stream")
@@ -226,6 +232,7 @@ class RtpStream:
             raise ValueError(message)
         self._stream.sequence = buffers.integer("sequence", sequence, 0, 0xFFFF)
         self._stream.timestamp = buffers.integer("timestamp", timestamp, 0, 0xFFFF_FFFF)
+        self._stream.picture_id = buffers.integer("picture_id", picture_id, 0, 0x7FFF)
         self._set_extension(extension)
         preamble_len = _PREAMBLE_LEN if extension else 0
         lowest = _HEADER_LEN + preamble_len + self._stream.extension_len + buffers.OVERHEAD_LEN + 1
@@ -260,39 +267,38 @@ class RtpStream:
             room = self.max_packet - (lib.dv_stream_sealed_len(self._stream, 0))
             message = f"payload is {len(data)} bytes; max_packet={self.max_packet} leaves room for {room}"
             raise ValueError(message)
-        sealed = bytes(sealed_len)  # written by C before anyone else sees it, as in Sealer.seal
-        self._seal(data, sealed, sealed_len, advance, marker=marker)
-        return sealed
+        return self._seal(_PLAIN, data, advance, marker=marker)[0]
 
-    def seal_frame(self, frame: "Buffer", *, advance: int = 0) -> Burst:
+    def seal_frame(self, frame: "Buffer", *, packetizer: Packetizer | str | None = None, advance: int = 0) -> Burst:
         """Cut a media frame into packets of at most ``max_packet`` bytes and seal them, in one native call.
 
-        All but the last are equally long, and the last has the marker. An empty frame makes one packet without
-        payload. Then the sequence number has grown by the number of packets, and the timestamp by ``advance``.
+        ``packetizer`` is the codec's way to cut, a Packetizer or its name; ``frame`` is what the encoder returned for
+        one picture, in Annex-B for H.264 and H.265 and in the low-overhead format for AV1. None cuts anywhere: all
+        packets but the last are equally long, and an empty frame makes one packet without payload.
 
-        Raises what Sealer.seal raises; when the nonces do not suffice for the whole frame, none of it is sealed.
+        The last packet has the marker. Then the sequence number has grown by the number of packets, the timestamp by
+        ``advance``, and the picture ID of VP8 and VP9 by 1.
+
+        Raises ValueError for a frame that the packetizer cannot read, or for which ``max_packet`` leaves too little
+        room; no nonce is used then. Raises what Sealer.seal raises; when the nonces do not suffice for the whole
+        frame, none of it is sealed.
+
+        >>> stream = RtpStream(Sealer(Mode.AES256_GCM, bytes(32)), ssrc=1, payload_type=101, max_packet=100)
+        >>> idr = bytes.fromhex("00000001 65") + bytes(range(1, 101))
+        >>> [len(packet) for packet in stream.seal_frame(idr, packetizer=Packetizer.H264, advance=3000)]
+        [100, 68]
         """
         data = buffers.read("frame", frame)
-        sealed_len = lib.dv_stream_sealed_len(self._stream, len(data))
-        sealed = buffers.fresh(sealed_len)
-        self._seal(data, sealed, sealed_len, advance, marker=True)
-        longest = self.max_packet
-        return Burst(buffers.read_only(sealed), (*range(longest, sealed_len, longest), sealed_len))
+        return Burst(*self._seal(native_packetizer(packetizer), data, advance, marker=True))
 
-    def _seal(self, frame: bytes, out: Any, out_len: int, advance: int, *, marker: bool) -> None:
+    def _seal(self, packetizer: int, frame: bytes, advance: int, *, marker: bool) -> list[bytes]:
+        """The sealed packets in one, and where each ends."""
         step = buffers.integer("advance", advance, 0, 0xFFFF_FFFF)
-        result = lib.dv_sealer_seal_frame(
-            self._sealer._native,
-            self._stream,
-            frame,
-            len(frame),
-            bool(marker),
-            step,
-            out,
-            out_len,
-        )
+        sealed: list[bytes] = []
+        result = _seal_frame(self._sealer._native, self._stream, packetizer, id(frame), bool(marker), step, id(sealed))
         if result:
-            _raise(result, "frame")
+            _raise(result, "frame[{index}:]" if lib.dv_python_refusal().index else "frame")
+        return sealed
 
     @property
     def extension(self) -> RtpExtension | None:
@@ -318,6 +324,11 @@ class RtpStream:
     def timestamp(self) -> int:
         """The timestamp of the next packet."""
         return int(self._stream.timestamp)
+
+    @property
+    def picture_id(self) -> int:
+        """The picture ID of the next frame of VP8 or VP9."""
+        return int(self._stream.picture_id)
 
     @property
     def max_packet(self) -> int:

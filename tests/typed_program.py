@@ -20,6 +20,7 @@ from dvcrypto import (
     Opener,
     OpenError,
     OpenerStats,
+    Packetizer,
     Replayed,
     RtcpHeader,
     RtpExtension,
@@ -92,6 +93,9 @@ def seal(mode: Mode) -> list[bytes]:
         stream = RtpStream(sealer, 1, 120, sequence=1, timestamp=2, extension=extension, max_packet=100)
         sealed.append(stream.seal(b"opus", marker=True, advance=960))
         assert_type(stream.seal_frame(bytearray(500), advance=3000), Burst)
+        assert_type(stream.seal_frame(b"opus", packetizer=Packetizer.OPUS), Burst)
+        assert_type(stream.seal_frame(b"opus", packetizer="opus", advance=960), Burst)
+        assert_type(stream.picture_id, int)
         assert_type(stream.ssrc + stream.payload_type + stream.sequence + stream.timestamp + stream.max_packet, int)
         assert_type(stream.extension, RtpExtension | None)
     try:

@@ -215,6 +215,18 @@ void burst_free(burst *of)
         packet_free(&of->packets[i]);
 }
 
+dv_result seal_plain(dv_sealer *sealer, dv_stream *stream, const uint8_t *frame, size_t frame_len, int marker,
+                     uint32_t advance, uint8_t *out, size_t out_capacity)
+{
+    dv_plan plan;
+    dv_refusal refusal;
+    dv_result result = dv_stream_plan(stream, DV_PACKETIZER_PLAIN, frame, frame_len, &plan, &refusal);
+    if (result != DV_DONE)
+        return result;
+    return dv_sealer_seal_frame(sealer, stream, DV_PACKETIZER_PLAIN, &plan, frame, frame_len, marker, advance, out,
+                                out_capacity, NULL, &refusal);
+}
+
 /* Where libsodium has no AES-256-GCM for this CPU. */
 static void openssl_aes256gcm(const uint8_t *key, const uint8_t *nonce, const uint8_t *aad, size_t aad_len,
                               const uint8_t *plain, size_t plain_len, uint8_t *out)
@@ -808,9 +820,10 @@ static void framing_extension_words(void)
 
 static void framing_statuses(void)
 {
-    static const dv_status expected[] = {DV_OK,        DV_TRUNCATED, DV_MALFORMED, DV_MALFORMED,
-                                         DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED,
-                                         DV_NOT_MEDIA, DV_NOT_MEDIA, DV_BAD_TAG,   DV_REPLAYED};
+    static const dv_status expected[] = {
+        DV_OK,        DV_TRUNCATED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED,
+        DV_NOT_MEDIA, DV_NOT_MEDIA, DV_BAD_TAG,   DV_REPLAYED,  DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED,
+        DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED};
     for (int fault = 0; fault < DV_FAULT_COUNT; fault++) {
         begin_case();
         CHECK(dv_fault_status((dv_fault)fault) == expected[fault]);
@@ -892,6 +905,7 @@ int main(int argc, char **argv)
     test_framing();
     test_sealer();
     test_opener();
+    test_packetizers();
     group(NULL);
     printf("%zu passed, %zu failed\n", passed_in_all, failed_in_all);
     return failed_in_all != 0;

@@ -82,6 +82,10 @@ void aead_seal(dv_mode mode, const uint8_t *key, const uint8_t *nonce, const uin
 void packet_seal(dv_mode mode, const uint8_t *key, const uint8_t suffix[4], const packet *plain, uint8_t *out);
 void suffix_write(uint32_t counter, bool big_endian, uint8_t suffix[4]);
 
+/* Plan a frame for the plain packetizer, and seal it. */
+dv_result seal_plain(dv_sealer *sealer, dv_stream *stream, const uint8_t *frame, size_t frame_len, int marker,
+                     uint32_t advance, uint8_t *out, size_t out_capacity);
+
 /* The host's hooks, for what happens between the check of a burst and its use. */
 typedef struct host_record {
     int left;
@@ -101,5 +105,6 @@ int in_child(int (*work)(void *argument), void *argument);
 
 void test_sealer(void);
 void test_opener(void);
+void test_packetizers(void);
 
 #endif

@@ -576,7 +576,7 @@ static void nothing_is_left(subject *of)
         CHECK(seal_one(of->sealer, &plain.packets[0], out.bytes, out.len, &refusal) == DV_ERROR_EXHAUSTED);
         CHECK(seal_burst(of->sealer, &plain, out.bytes, out.len, &refusal) == DV_ERROR_EXHAUSTED);
         CHECK(dv_sealer_seal_burst(of->sealer, NULL, NULL, 0, out.bytes, out.len, &refusal) == DV_ERROR_EXHAUSTED);
-        CHECK(dv_sealer_seal_frame(of->sealer, &stream, frame, 8, 1, 1, out.bytes, out.len) == DV_ERROR_EXHAUSTED);
+        CHECK(seal_plain(of->sealer, &stream, frame, 8, 1, 1, out.bytes, out.len) == DV_ERROR_EXHAUSTED);
         CHECK(!memcmp(&stream, &before, sizeof stream));
         CHECK(dv_sealer_packets_left(of->sealer) == 0);
     }
@@ -651,7 +651,7 @@ static void exhaustion_in_frame(void)
             dv_stream before = stream;
             output out = output_new(count * 132);
             begin_case();
-            dv_result result = dv_sealer_seal_frame(of.sealer, &stream, frame, 100 * count, 1, 960, out.bytes, out.len);
+            dv_result result = seal_plain(of.sealer, &stream, frame, 100 * count, 1, 960, out.bytes, out.len);
             CHECK(result == (count > left ? DV_ERROR_EXHAUSTED : DV_DONE));
             if (count > left) {
                 CHECK(output_untouched(&out));
@@ -693,7 +693,7 @@ static void closed(void)
             for (int again = 0; again < 2; again++) {
                 CHECK(seal_one(of.sealer, &plain.packets[0], out.bytes, out.len, &refusal) == DV_ERROR_CLOSED);
                 CHECK(seal_burst(of.sealer, &plain, out.bytes, out.len, &refusal) == DV_ERROR_CLOSED);
-                CHECK(dv_sealer_seal_frame(of.sealer, &stream, frame, 8, 1, 1, out.bytes, out.len) == DV_ERROR_CLOSED);
+                CHECK(seal_plain(of.sealer, &stream, frame, 8, 1, 1, out.bytes, out.len) == DV_ERROR_CLOSED);
                 CHECK(dv_sealer_packets_left(of.sealer) == 0);
                 dv_sealer_close(of.sealer);
             }
@@ -773,13 +773,13 @@ static void frame_case(const dv_stream *first, size_t frame_len)
     CHECK(dv_stream_sealed_len(&stream, frame_len) == plain.sealed_len);
 
     output out = output_new(plain.sealed_len);
-    CHECK(dv_sealer_seal_frame(of.sealer, &stream, frame, frame_len, marker, advance, out.bytes, out.len - 1) ==
+    CHECK(seal_plain(of.sealer, &stream, frame, frame_len, marker, advance, out.bytes, out.len - 1) ==
           DV_ERROR_CAPACITY);
     CHECK(output_untouched(&out) && nonces_left(&of));
     CHECK(!memcmp(&stream, first, sizeof stream));
 
     uint8_t *expected = foretell_burst(&of, &plain);
-    CHECK(dv_sealer_seal_frame(of.sealer, &stream, frame, frame_len, marker, advance, out.bytes, out.len) == DV_DONE);
+    CHECK(seal_plain(of.sealer, &stream, frame, frame_len, marker, advance, out.bytes, out.len) == DV_DONE);
     CHECK(!memcmp(out.bytes, expected, out.len));
     CHECK(nonces_left(&of));
     dv_stream after = *first;
@@ -833,7 +833,7 @@ static void stream_is_refused(dv_stream *stream, size_t frame_len)
     dv_stream before = *stream;
     begin_case();
     CHECK(dv_stream_sealed_len(stream, frame_len) == 0);
-    CHECK(dv_sealer_seal_frame(of.sealer, stream, frame, frame_len, 0, 0, out.bytes, out.len) == DV_ERROR_ARGUMENT);
+    CHECK(seal_plain(of.sealer, stream, frame, frame_len, 0, 0, out.bytes, out.len) == DV_ERROR_ARGUMENT);
     CHECK(!memcmp(stream, &before, sizeof before));
     CHECK(output_untouched(&out) && nonces_left(&of));
     output_free(&out);
@@ -883,7 +883,7 @@ static void extension_without_bit(void)
         random_bytes(frame, sizeof frame);
         output out = output_new(frame_len + 32), expected = output_new(frame_len + 32);
         begin_case();
-        dv_result result = dv_sealer_seal_frame(of.sealer, &stream, frame, frame_len, 0, 0, out.bytes, out.len);
+        dv_result result = seal_plain(of.sealer, &stream, frame, frame_len, 0, 0, out.bytes, out.len);
         if (result == DV_DONE) {
             burst plain;
             stream.sequence = 0;
@@ -925,8 +925,8 @@ static void overlap_frame(dv_mode mode, bool move_extension)
             stream.extension = moved;
         dv_stream before = stream;
         arena_remember(&memory);
-        dv_result result = dv_sealer_seal_frame(of.sealer, &stream, move_extension ? frame : moved, sizeof frame, 1, 1,
-                                                memory.out, out_len);
+        dv_result result =
+            seal_plain(of.sealer, &stream, move_extension ? frame : moved, sizeof frame, 1, 1, memory.out, out_len);
         if (may_stand(at, moved_len, SIZE_MAX / 2, out_len)) {
             frame_packets(&first, frame, sizeof frame, true, &plain);
             uint8_t *expected = foretell_burst(&of, &plain);
@@ -1069,7 +1069,7 @@ static int seal_in_child(void *argument)
         return 1;
     if (dv_sealer_seal_burst(of->sealer, starts, lens, 1, out, sizeof out, &refusal) != DV_ERROR_FORKED)
         return 2;
-    if (dv_sealer_seal_frame(of->sealer, &stream, frame, 8, 0, 1, out, sizeof out) != DV_ERROR_FORKED)
+    if (seal_plain(of->sealer, &stream, frame, 8, 0, 1, out, sizeof out) != DV_ERROR_FORKED)
         return 3;
     if (!all_are(out, sizeof out, 0x55) || memcmp(&stream, &before, sizeof stream))
         return 4;
@@ -1139,7 +1139,7 @@ static void *seal_in_thread(void *argument)
         if (count == 8)
             result = dv_sealer_seal_burst(of->sealer, starts, lens, 8, out, 8 * THREAD_PACKET_LEN, &refusal);
         else if (count == 4)
-            result = dv_sealer_seal_frame(of->sealer, &stream, frame, 128, 1, 960, out, 4 * THREAD_PACKET_LEN);
+            result = seal_plain(of->sealer, &stream, frame, 128, 1, 960, out, 4 * THREAD_PACKET_LEN);
         else
             result = dv_sealer_seal(of->sealer, plain, 12, plain + 12, 32, out, THREAD_PACKET_LEN, &refusal);
         of->all_done = of->all_done && result == DV_DONE;
