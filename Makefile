@@ -30,7 +30,7 @@ demo: $(VENV)/.ready ## Seal real RTP, send it over loopback, open and check it
 	@$(BIN)/dvcrypto demo
 
 test: test-c $(VENV)/.ready ## Run all tests
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 test-c: build/test_csrc ## Run the C layer's own tests, without Python
 	@build/test_csrc

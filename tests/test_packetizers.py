@@ -338,7 +338,7 @@ def test_av1_has_its_obus_and_marks_new_sequences(max_packet: int) -> None:
 @pytest.mark.parametrize("name", ["vp9", "vp9-superframes"])
 def test_vp9_descriptors_are_rfc_9628_s(name: str, max_packet: int) -> None:
     stream, superframes = make_stream(max_packet=max_packet, picture_id=0x7FF0), 0
-    for number, frame in enumerate(encoded.video(name)):
+    for number, frame in enumerate(encoded.video(name)[: None if max_packet > 100 else 12]):
         packets = payloads(stream, frame.data, "vp9")
         picture = struct.pack("!H", 0x8000 | (0x7FF0 + number) % 0x8000)
         predicted = 0 if frame.is_key else 0x40
