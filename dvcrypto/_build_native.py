@@ -154,7 +154,8 @@ def build_beside(header: Path, sources: list[Path], folder: Path) -> Any:
     arguments["sources"] = [str(source) for source in sources]
     arguments["depends"] = []
     arguments["include_dirs"].append(str(header.parent))
-    arguments["extra_link_args"] = [flag for flag in arguments.get("extra_link_args", []) if "native.map" not in flag]
+    exported = platform_flags().get("extra_link_args", [""])[-1]
+    arguments["extra_link_args"] = [flag for flag in arguments.get("extra_link_args", []) if flag != exported]
     ffi = FFI()
     ffi.cdef(declarations(header.read_text()))
     ffi.set_source(header.stem, f'#include "{header.name}"', **arguments)
