@@ -5,23 +5,27 @@
 
 #define WORD_BITS 64
 
-/* A counter counts when it has gone on so often in a row by less than 2^23, as other bytes would once in 2^128 times. */
-#define TRUSTED_STEPS 16
-#define LONGEST_STEP ((int32_t)1 << 23)
+#define SEQUENCES 65536
+
+/*
+ * A byte order is known when packets have followed each other by steps of 1 to SHORT_STEP so often in it and never in the
+ * other one: such a step in one order is one of at least 2^16 in the other, and other bytes make one in 2^26.
+ */
+#define STEPS_TO_KNOW 16
+#define SHORT_STEP 64
 
 /* No packet is sealed so much earlier than the one before it in sequence; what looks new and is further back is old. */
-#define FURTHEST_BACK ((int32_t)1 << 14)
+#define FURTHEST_BACK 16384
 
-/* The nonce's bytes read as a counter in one byte order. Which order a sender uses is not known, but seen. */
-typedef struct counter {
-    uint32_t newest;
-    uint8_t steps; /* in a row, up to TRUSTED_STEPS */
-} counter;
+/* Half the sequence numbers: a packet that looks old, but was sealed so much later than the newest, lies behind a gap. */
+#define GAP 32768
+
+typedef enum order { LITTLE, BIG, UNKNOWN } order;
 
 typedef struct sender {
-    counter little, big;
     uint16_t newest;       /* sequence number */
-    uint64_t newest_index; /* the same, extended so that it never wraps */
+    uint8_t suffix[4];     /* of the newest packet: by its nonce where that counts, else by its sequence number */
+    uint64_t newest_index; /* the sequence number extended so that it never wraps */
     uint64_t last_used;    /* by the replay's clock */
     uint64_t bits[];       /* a ring: bit (index modulo its size) is set where that index was accepted */
 } sender;
@@ -30,6 +34,8 @@ struct dv_replay {
     uint32_t window;
     size_t ring_bits; /* a power of two, at least window + WORD_BITS: whole words are cleared ahead of the window */
     uint64_t clock;
+    uint64_t short_steps[UNKNOWN]; /* seen in each byte order */
+    uint8_t last_suffix[4];        /* of the packet accepted last, from whomever */
     size_t count;
     uint32_t ssrcs[DV_REPLAY_SSRC_MAX]; /* by themselves, so that finding one reads little memory */
     sender *senders[DV_REPLAY_SSRC_MAX];
@@ -76,55 +82,74 @@ static int32_t ahead(const sender *from, uint16_t sequence)
     return (int16_t)(uint16_t)(sequence - from->newest);
 }
 
-static uint64_t *word_of(const dv_replay *replay, sender *of, uint64_t index)
-{
-    return &of->bits[index % replay->ring_bits / WORD_BITS];
-}
-
 static uint64_t bit_of(uint64_t index)
 {
     return (uint64_t)1 << index % WORD_BITS;
 }
 
-static uint32_t read_little(const uint8_t suffix[4])
+static uint32_t read_counter(order by, const uint8_t suffix[4])
 {
-    return (uint32_t)suffix[3] << 24 | (uint32_t)suffix[2] << 16 | (uint32_t)suffix[1] << 8 | suffix[0];
-}
-
-static uint32_t read_big(const uint8_t suffix[4])
-{
+    if (by == LITTLE)
+        return (uint32_t)suffix[3] << 24 | (uint32_t)suffix[2] << 16 | (uint32_t)suffix[1] << 8 | suffix[0];
     return (uint32_t)suffix[0] << 24 | (uint32_t)suffix[1] << 16 | (uint32_t)suffix[2] << 8 | suffix[3];
 }
 
-static bool went_back(const counter *from, uint32_t value)
+static uint32_t steps_between(order by, const uint8_t earlier[4], const uint8_t later[4])
 {
-    return from->steps == TRUSTED_STEPS && (int32_t)(value - from->newest) < -FURTHEST_BACK;
+    return read_counter(by, later) - read_counter(by, earlier);
 }
 
-static void step(counter *of, uint32_t value)
+static order known_order(const dv_replay *replay)
 {
-    int32_t distance = (int32_t)(value - of->newest);
-    if (distance < -FURTHEST_BACK || distance >= LONGEST_STEP)
-        of->steps = 0;
-    else if (of->steps < TRUSTED_STEPS)
-        of->steps++;
-    of->newest = value;
+    if (replay->short_steps[LITTLE] >= STEPS_TO_KNOW && !replay->short_steps[BIG])
+        return LITTLE;
+    if (replay->short_steps[BIG] >= STEPS_TO_KNOW && !replay->short_steps[LITTLE])
+        return BIG;
+    return UNKNOWN;
+}
+
+/* How many packets were sealed between the newest one of the sender and this one; 0 where nobody can tell. */
+static int32_t sealed_later(const dv_replay *replay, const sender *from, const dv_replay_mark *mark)
+{
+    order by = known_order(replay);
+    return by == UNKNOWN ? 0 : (int32_t)steps_between(by, from->suffix, mark->suffix);
+}
+
+/* False for a replay; else how far the packet is ahead of the newest one, negative within the window. */
+static bool judge(const dv_replay *replay, const sender *from, const dv_replay_mark *mark, int32_t *distance)
+{
+    int32_t later = sealed_later(replay, from, mark);
+    *distance = ahead(from, mark->sequence);
+    if (*distance > 0)
+        return later >= -FURTHEST_BACK;
+    if (later >= GAP) {
+        *distance += SEQUENCES;
+        return true;
+    }
+    if ((uint32_t)-*distance >= replay->window)
+        return false;
+    uint64_t index = from->newest_index + (uint64_t)(int64_t)*distance;
+    return !(from->bits[index % replay->ring_bits / WORD_BITS] & bit_of(index));
 }
 
 bool dv_replay_seen(const dv_replay *replay, const dv_replay_mark *mark, uint16_t *newest)
 {
+    int32_t distance;
     size_t i = find(replay, mark->ssrc);
     if (i == replay->count)
         return false;
-    sender *from = replay->senders[i];
-    int32_t distance = ahead(from, mark->sequence);
-    *newest = from->newest;
-    if (distance > 0)
-        return went_back(&from->little, read_little(mark->suffix)) || went_back(&from->big, read_big(mark->suffix));
-    if ((uint32_t)-distance >= replay->window)
-        return true;
-    uint64_t index = from->newest_index + (uint64_t)(int64_t)distance;
-    return *word_of(replay, from, index) & bit_of(index);
+    *newest = replay->senders[i]->newest;
+    return !judge(replay, replay->senders[i], mark, &distance);
+}
+
+/* Learn the byte order from a packet that is authentic, and whom it follows. */
+static void learn(dv_replay *replay, const uint8_t earlier[4], const uint8_t later[4])
+{
+    for (order by = LITTLE; by < UNKNOWN; by++) {
+        uint32_t steps = steps_between(by, earlier, later);
+        if (steps >= 1 && steps <= SHORT_STEP)
+            replay->short_steps[by]++;
+    }
 }
 
 static sender *add(dv_replay *replay, const dv_replay_mark *mark)
@@ -140,8 +165,7 @@ static sender *add(dv_replay *replay, const dv_replay_mark *mark)
     if (!added)
         return NULL;
     added->newest = mark->sequence;
-    added->little.newest = read_little(mark->suffix);
-    added->big.newest = read_big(mark->suffix);
+    memcpy(added->suffix, mark->suffix, sizeof added->suffix);
     added->newest_index = (uint64_t)1 << 32; /* far from 0, so that going back never wraps */
     sender *forgotten = place < replay->count ? replay->senders[place] : NULL;
     replay->senders[place] = added; /* first, so that a fork between any two lines leaves the child a whole table */
@@ -167,19 +191,24 @@ static void advance(dv_replay *replay, sender *of, uint32_t distance)
 
 bool dv_replay_accept(dv_replay *replay, const dv_replay_mark *mark)
 {
+    int32_t distance = 0;
     size_t i = find(replay, mark->ssrc);
     sender *from = i < replay->count ? replay->senders[i] : add(replay, mark);
     if (!from)
         return false;
-    int32_t distance = ahead(from, mark->sequence);
+    judge(replay, from, mark, &distance);
     uint64_t index = from->newest_index + (uint64_t)(int64_t)distance;
+    int32_t later = sealed_later(replay, from, mark);
+    learn(replay, from->suffix, mark->suffix);
+    learn(replay, replay->last_suffix, mark->suffix);
+    memcpy(replay->last_suffix, mark->suffix, sizeof replay->last_suffix);
     if (distance > 0) {
         advance(replay, from, (uint32_t)distance);
         from->newest = mark->sequence;
-        step(&from->little, read_little(mark->suffix));
-        step(&from->big, read_big(mark->suffix));
     }
-    *word_of(replay, from, index) |= bit_of(index);
+    if (later > 0 || (later == 0 && distance > 0))
+        memcpy(from->suffix, mark->suffix, sizeof from->suffix);
+    from->bits[index % replay->ring_bits / WORD_BITS] |= bit_of(index);
     from->last_used = ++replay->clock;
     return true;
 }

@@ -2,8 +2,9 @@
  * A window of the RTP sequence numbers that were opened, for each SSRC (RFC 6479; RFC 3711, sections 3.3.1 and 3.3.2).
  *
  * SRTP authenticates how often the 16 bits have wrapped; Discord's modes do not, so that a packet from 32,768 sequence
- * numbers ago looks like one from the future. What tells them apart is the sender's nonce counter, which is
- * authenticated: it is as far back as the packet is.
+ * numbers ago looks like one from the future, and one behind a long gap like an old one. What tells them apart is the
+ * nonce, which is authenticated, and which every known sender counts up by one for each packet. Its byte order is not
+ * known, but seen; until it is, and where nonces do not count, the sequence number decides alone.
  */
 #ifndef DV_REPLAY_H
 #define DV_REPLAY_H

@@ -26,8 +26,7 @@ _WORDS: Final[dict[int, Callable[[str, int, int], str]]] = {
     lib.DV_FAULT_DISCOVERY: lambda name, value, _: f"{name} is an IP discovery packet of {value} bytes, not media",
     lib.DV_FAULT_TAG: lambda name, *_: f"{name} has a wrong tag: another key or mode, or it was changed",
     lib.DV_FAULT_REPLAY: lambda name, value, limit: (
-        f"{name} has sequence number {value}, which was opened before or lies behind the replay window; the newest is "
-        f"{limit}"
+        f"{name} has sequence number {value}, opened before or older than the replay window; the newest is {limit}"
     ),
     lib.DV_FAULT_ROOM: lambda name, value, limit: (
         f"{name} cannot be cut: max_packet leaves room for {value} bytes in a packet, and the packetizer needs {limit}"

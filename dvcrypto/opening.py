@@ -146,6 +146,20 @@ class OpenedPacket:
         end = self._start + plain_len - self._described[self._at + _PADDING_LEN_AT]
         return bytes(self._plain[self._start + header_len + extension_len : end])
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same packet, under the same nonce."""
+        if not isinstance(other, OpenedPacket):
+            return NotImplemented
+        return (self.plain, self.nonce) == (other.plain, other.nonce)
+
+    def __hash__(self) -> int:
+        """As equality."""
+        return hash((self.plain, self.nonce))
+
+    def __reduce__(self) -> "tuple[type[OpenedPacket], tuple[bytes, int, bytes, int]]":
+        """A copy of the packet by itself, without the rest of its burst."""
+        return OpenedPacket, (self.plain, 0, self._described[self._at : self._at + _DESCRIPTION_LEN], 0)
+
     def __repr__(self) -> str:
         """The header, and the payload's length."""
         header = self.rtcp_header if self.is_rtcp else self.header

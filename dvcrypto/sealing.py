@@ -128,7 +128,8 @@ class Sealer:
         sealed: list[bytes] = []
         result = _seal_burst(self._native, id(items), 0, id(sealed))
         if result:
-            buffers.check_burst(items)
+            if result == lib.DV_ERROR_ARGUMENT:
+                buffers.check_burst(items)
             _raise(result, "packets[{index}]")
         return Burst(*sealed)
 
@@ -142,11 +143,12 @@ class Sealer:
         ends: list[bytes] = []
         target = buffers.writable("out", out)
         result = _seal_burst(self._native, id(items), id(target), id(ends))
-        if result:
+        if result in {lib.DV_ERROR_ARGUMENT, lib.DV_ERROR_CAPACITY}:
             needed = buffers.check_burst(items) + buffers.OVERHEAD_LEN * len(items)
-            if result == lib.DV_ERROR_CAPACITY and target.nbytes < needed:
+            if target.nbytes < needed:
                 message = f"out is {target.nbytes} bytes; {needed} are needed"
                 raise ValueError(message)
+        if result:
             _raise(result, "packets[{index}]")
         return Burst(target[: buffers.last(ends[0])], ends[0])
 

@@ -119,6 +119,30 @@ def test_a_run_that_fails_leaves_the_old_output_as_it_was(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [target]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions and links")
+def test_an_output_keeps_its_permissions_and_a_link_what_it_points_at(tmp_path: Path) -> None:
+    secret, link = tmp_path / "secret.pcap", tmp_path / "link.pcap"
+    secret.touch(mode=0o600)
+    link.symlink_to(secret)
+    seal(OWN_CAPTURE, link, MODES[0], "--force")
+    assert link.is_symlink()
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert secret.stat().st_size > OWN_CAPTURE.stat().st_size
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_a_run_that_is_told_to_end_leaves_nothing_behind(tmp_path: Path) -> None:
+    long = tmp_path / "long.pcap"
+    long.write_bytes(OWN_CAPTURE.read_bytes() + OWN_CAPTURE.read_bytes()[24:] * 400)
+    command = [sys.executable, "-m", "dvcrypto", "seal", long, tmp_path / "out.pcap", "--key", KEY, "--mode", MODES[0]]
+    process = subprocess.Popen(list(map(str, command)))
+    while not list(tmp_path.glob(".dvcrypto-*")):
+        assert process.poll() is None
+    process.terminate()
+    assert process.wait(30) == 128 + 15
+    assert list(tmp_path.iterdir()) == [long]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_an_output_that_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")

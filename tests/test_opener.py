@@ -1,5 +1,6 @@
 """Opening releases nothing unauthenticated, tells each packet's fate, and moves its state only for real ones."""
 
+import pickle
 import random
 import struct
 import threading
@@ -560,6 +561,50 @@ def test_nonces_that_do_not_count_up_are_not_taken_for_replays() -> None:
     assert set(opener.open_burst(sealed).statuses) == {Status.OK}
 
 
+def video(ssrc: int, sequence: int) -> bytes:
+    return b"\x80\x65" + (sequence & 0xFFFF).to_bytes(2, "big") + bytes(4) + ssrc.to_bytes(4, "big") + b"x"
+
+
+def test_a_replay_is_refused_after_a_pause_however_long() -> None:
+    """While other streams use the counter, a silent one keeps what it knows."""
+    opener = Opener(Mode.AES256_GCM, KEY, replay_window=1024)
+    old = Sealer(Mode.AES256_GCM, KEY, first_nonce=0).seal_burst([video(1, n) for n in range(40_000)]).tolist()
+    assert set(opener.open_burst(old).statuses) == {Status.OK}
+    later = Sealer(Mode.AES256_GCM, KEY, first_nonce=40_000 + 2**23)
+    assert opener.open_burst(later.seal_burst([video(1, 40_000)])).statuses == (Status.OK,)
+    assert set(opener.open_burst(old).statuses) == {Status.REPLAYED}
+    assert set(opener.open_burst(later.seal_burst([video(1, 40_001 + n) for n in range(999)])).statuses) == {Status.OK}
+
+
+@pytest.mark.parametrize("byteorder", ["little", "big"])
+@pytest.mark.parametrize("ssrcs", [1, 2, 3, 100, 255, 256, 257, 512, 1024])
+def test_streams_that_share_a_counter_are_never_taken_for_replays(ssrcs: int, byteorder: Any) -> None:
+    sealer = Sealer(Mode.AES256_GCM, KEY, byteorder=byteorder)
+    opener = Opener(Mode.AES256_GCM, KEY, replay_window=64)
+    for tick in range(70_000 // ssrcs):
+        burst = sealer.seal_burst([video(ssrc, tick) for ssrc in range(ssrcs)])
+        assert set(opener.open_burst(burst).statuses) == {Status.OK}
+
+
+def test_one_stream_of_many_alone_is_never_taken_for_a_replay() -> None:
+    """Its nonces step by 256: in neither byte order by one."""
+    sealer, opener = Sealer(Mode.AES256_GCM, KEY), Opener(Mode.AES256_GCM, KEY, replay_window=64)
+    sealed = sealer.seal_burst([video(1, n // 256) for n in range(256 * 2000)])
+    assert set(opener.open_burst(sealed[::256]).statuses) == {Status.OK}
+
+
+@pytest.mark.parametrize("lost", [1, 20_000, 32_767, 32_768, 40_000, 60_000, 65_535, 65_536, 70_000, 100_000])
+@pytest.mark.parametrize("window", [64, 1024, 32_768])
+def test_nothing_is_refused_behind_a_gap_however_long(lost: int, window: int) -> None:
+    opener = Opener(Mode.AES256_GCM, KEY, replay_window=window)
+    packets = [video(1, n) for n in (*range(5_000), *range(5_000 + lost, 10_000 + lost))]
+    before, after = Sealer(Mode.AES256_GCM, KEY, first_nonce=0), Sealer(Mode.AES256_GCM, KEY, first_nonce=5_000 + lost)
+    assert set(opener.open_burst(before.seal_burst(packets[:5_000])).statuses) == {Status.OK}
+    sealed = after.seal_burst(packets[5_000:]).tolist()
+    assert set(opener.open_burst(sealed).statuses) == {Status.OK}
+    assert set(opener.open_burst(sealed).statuses) == {Status.REPLAYED}
+
+
 def test_a_counter_may_wrap_and_pause_while_other_streams_use_it() -> None:
     opener = Opener(Mode.AES256_GCM, KEY, replay_window=64)
     sequence = 0
@@ -568,3 +613,15 @@ def test_a_counter_may_wrap_and_pause_while_other_streams_use_it() -> None:
         for _ in range(40):
             assert opener.open(sealer.seal(numbered(sequence)[:12], b"payload")).payload == b"payload"
             sequence += 1
+
+
+def test_opened_packets_are_equal_by_what_they_are_and_can_be_pickled() -> None:
+    sealed = Sealer(Mode.AES256_GCM, KEY).seal_burst([video(1, 1), video(1, 2)])
+    opener = Opener(Mode.AES256_GCM, KEY)
+    burst = opener.open_burst(sealed)
+    assert burst[0] == burst[0] == opener.open(sealed[0]) != burst[1]
+    assert burst.index(burst[1]) == 1
+    assert len({burst[0], burst[1], opener.open(sealed[1])}) == 2
+    again = pickle.loads(pickle.dumps(burst[1]))
+    assert again == burst[1]
+    assert again.payload == b"x"

@@ -609,7 +609,7 @@ def test_a_long_burst_gives_up_the_gil_and_a_short_one_keeps_it(mode: Mode) -> N
         for call in keeping:
             assert not any(sleeper.runs_during(call) for _ in range(300))
         for call in giving:
-            assert any(sleeper.runs_during(call) for _ in range(50))
+            assert any(sleeper.runs_during(call) for _ in range(3000))  # a busy machine may not run it at once
 
 
 # Results do not depend on how they were asked for

@@ -2,7 +2,9 @@
 
 import argparse
 import importlib.util
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 import dvcrypto
@@ -17,6 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(f"the command line needs {', '.join(absent)}; install them with: pip install 'dvcrypto[cli]'")
         return 2
     options = _parser().parse_args(arguments)
+    _end_in_order()
     try:
         return int(options.run(options))
     except (OSError, ValueError, dvcrypto.DvcryptoError) as error:
@@ -25,6 +28,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _complain("interrupted")
         return 130
+
+
+def _end_in_order() -> None:
+    """Let a command that is told to end remove what it has not finished."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda received, _: sys.exit(128 + received))
 
 
 def _complain(sentence: str) -> None:

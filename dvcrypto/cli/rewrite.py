@@ -83,20 +83,26 @@ def rewrite(options: argparse.Namespace, done: str, transform: Transform) -> int
 @contextmanager
 def _created(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
     """A new file beside the path, which takes its name when it is finished, and is removed where it cannot be."""
+    path = path.resolve()  # of a link, what it points at
     if path.exists() and not path.is_file():
         message = f"{path} is no regular file"
         raise ValueError(message)
     if path.exists() and not force:
         message = f"{path} exists; --force overwrites it"
         raise ValueError(message)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    if not os.access(path.parent, os.W_OK):
+        message = f"cannot write into the folder {path.parent}"
+        raise ValueError(message)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+    with NamedTemporaryFile(dir=path.parent, prefix=".dvcrypto-", delete=False) as file:
         unfinished = Path(file.name)
         try:
             yield file
             file.close()
-            unfinished.chmod(0o666 & ~_umask())
+            unfinished.chmod(mode)
             _rename(unfinished, path, force=force)
         finally:
+            file.close()
             unfinished.unlink(missing_ok=True)
 
 
