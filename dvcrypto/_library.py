@@ -20,11 +20,6 @@ def text(native: Any) -> str:
     return bytes(ffi.string(native)).decode()
 
 
-def engine_names() -> list[str]:
-    """The names of all engines, whether they can run here or not."""
-    return [info[0] for info in engine_descriptions()]
-
-
 def engine_descriptions() -> list[tuple[str, int, str | None, list[tuple[int, int | None]]]]:
     """Name, mode's index, reason why it cannot run, and served ranges [from, to) of every engine."""
     info = ffi.new("dv_engine_info *")

@@ -3,10 +3,11 @@
 import enum
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Self, overload
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, overload
 
 from dvcrypto import _buffers as buffers
 from dvcrypto._faults import sentence
+from dvcrypto._keyed import Keyed
 from dvcrypto._library import ffi, lib
 from dvcrypto.errors import AuthenticationFailed, Malformed, OpenError, Replayed, Truncated
 from dvcrypto.modes import Mode, as_mode, serving
@@ -242,7 +243,7 @@ class OpenerStats(NamedTuple):
         return self.truncated + self.malformed + self.bad_tag + self.replayed
 
 
-class Opener:
+class Opener(Keyed):
     """Opens packets under one key, in both byte orders of the nonce and from any number of senders.
 
     ``mode`` and ``key`` are as Sealer's. ``replay_window`` is how many RTP sequence numbers are remembered for each
@@ -262,7 +263,7 @@ class Opener:
     200
     """
 
-    __slots__ = ("__weakref__", "_engine", "_mode", "_native")
+    __slots__ = ()
 
     def __init__(self, mode: Mode | str, key: "Buffer | Sequence[int]", *, replay_window: int = 0) -> None:
         """See the class."""
@@ -318,27 +319,9 @@ class Opener:
         lib.dv_opener_count(self._native, counts)
         return OpenerStats(**{status.value: int(counts[native]) for native, status in _STATUSES.items()})
 
-    @property
-    def mode(self) -> Mode:
-        """The transport mode."""
-        return self._mode
-
-    @property
-    def engine(self) -> str:
-        """The engine that opens, or the engines with the lengths of plaintext that each serves."""
-        return self._engine
-
     def close(self) -> None:
         """Wipe the key. Opening raises ValueError from then on; closing again does nothing."""
         lib.dv_opener_close(self._native)
-
-    def __enter__(self) -> Self:
-        """The opener itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         """Refuse: the key stays where it is."""

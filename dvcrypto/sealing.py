@@ -1,10 +1,11 @@
 """Sealing: a key with its nonce counter, and streams of RTP packets under it."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 from dvcrypto import _buffers as buffers
 from dvcrypto._faults import sentence
+from dvcrypto._keyed import Keyed
 from dvcrypto._library import ffi, lib
 from dvcrypto.bursts import Burst
 from dvcrypto.errors import NonceExhausted, SealerClosed, SealerForked, SealError
@@ -44,7 +45,7 @@ _PLAIN: Final = native_packetizer(None)
 _RTCP_PAYLOAD_TYPES: Final = range(64, 96)
 
 
-class Sealer:
+class Sealer(Keyed):
     """Seals packets under one key. Make one for each key, and use it for everything that is sent under it.
 
     ``mode`` is a Mode or its name. ``key`` is 32 bytes, or the list of 32 integers of Discord's session description;
@@ -64,7 +65,7 @@ class Sealer:
     (20, '00000080')
     """
 
-    __slots__ = ("__weakref__", "_engine", "_mode", "_native")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -157,27 +158,9 @@ class Sealer:
         """How many more packets the counter holds; 0 once it is at its end or the sealer is closed."""
         return int(lib.dv_sealer_packets_left(self._native))
 
-    @property
-    def mode(self) -> Mode:
-        """The transport mode."""
-        return self._mode
-
-    @property
-    def engine(self) -> str:
-        """The engine that seals, or the engines with the lengths of plaintext that each serves."""
-        return self._engine
-
     def close(self) -> None:
         """Wipe the key. Sealing raises SealerClosed from then on; closing again does nothing."""
         lib.dv_sealer_close(self._native)
-
-    def __enter__(self) -> Self:
-        """The sealer itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         """Refuse: a second counter under the same key would repeat nonces."""
