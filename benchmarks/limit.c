@@ -1,5 +1,6 @@
 #include "limit.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <sodium.h>
 #include <stdint.h>
@@ -26,6 +27,16 @@ static size_t packet_len, packet_count;
 static int loop;
 static crypto_aead_aes256gcm_state *state;
 static EVP_CIPHER_CTX *sealing, *opening;
+
+const char *limit_sodium_version(void)
+{
+    return sodium_version_string();
+}
+
+const char *limit_openssl_version(void)
+{
+    return OpenSSL_version(OPENSSL_VERSION_STRING);
+}
 
 static EVP_CIPHER_CTX *context(const char *name, int seal)
 {

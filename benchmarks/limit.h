@@ -4,6 +4,10 @@
  */
 #include <stddef.h>
 
+/* The versions of the libraries that the loops run in, which must be those of what is compared with them. */
+const char *limit_sodium_version(void);
+const char *limit_openssl_version(void);
+
 /* Prepare for plaintexts of len bytes, count of them, one behind the other. 1 when the engine can run. */
 int limit_prepare(const char *engine, size_t len, size_t count);
 

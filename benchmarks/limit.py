@@ -8,14 +8,26 @@ from typing import Any
 import dvcrypto
 from benchmarks.timing import Work
 from dvcrypto import _build_native as build
+from dvcrypto._library import text
 
 _HERE = Path(__file__).parent
 
 
 @cache
 def library() -> Any:
-    """The compiled loops, linked as the package is."""
-    return build.build_beside(_HERE / "limit.h", [_HERE / "limit.c"], Path(tempfile.mkdtemp(prefix="limit"))).lib
+    """The compiled loops, linked as the package is.
+
+    Raises RuntimeError where they are not: the limit of another library would be none.
+    """
+    module = build.build_beside(_HERE / "limit.h", [_HERE / "limit.c"], Path(tempfile.mkdtemp(prefix="limit")))
+    linked = (text(module.lib.limit_sodium_version()), text(module.lib.limit_openssl_version()))
+    ours = (dvcrypto.versions()["libsodium"], dvcrypto.versions()["openssl"])
+    if linked != ours:
+        message = (
+            f"the limit is linked with {linked}, dvcrypto with {ours}; set DVCRYPTO_STATIC_PREFIX as for the build"
+        )
+        raise RuntimeError(message)
+    return module.lib
 
 
 def engine_for(mode: dvcrypto.Mode, plaintext_len: int) -> str:
