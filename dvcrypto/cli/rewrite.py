@@ -4,12 +4,12 @@ import argparse
 import errno
 import itertools
 import os
+import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import IO, Final
 
 from rich.console import Console
@@ -93,17 +93,15 @@ def _created(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
     if not os.access(path.parent, os.W_OK):
         message = f"cannot write into the folder {path.parent}"
         raise ValueError(message)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-    with NamedTemporaryFile(dir=path.parent, prefix=".dvcrypto-", delete=False) as file:
-        unfinished = Path(file.name)
-        try:
+    unfinished = path.with_name(f".dvcrypto-{secrets.token_hex(8)}")
+    try:  # around its creation too: the command may be told to end at any time
+        with unfinished.open("xb") as file:
+            if path.exists():
+                unfinished.chmod(path.stat().st_mode & 0o777)  # before anything is in it
             yield file
-            file.close()
-            unfinished.chmod(mode)
-            _rename(unfinished, path, force=force)
-        finally:
-            file.close()
-            unfinished.unlink(missing_ok=True)
+        _rename(unfinished, path, force=force)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _rename(unfinished: Path, path: Path, *, force: bool) -> None:
@@ -119,12 +117,6 @@ def _rename(unfinished: Path, path: Path, *, force: bool) -> None:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP):
             raise
         unfinished.replace(path)  # a file system without hard links
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _until_damage(capture: Capture, tally: Tally) -> Iterator[Record]:
