@@ -12,8 +12,8 @@ class Burst(Sequence[memoryview]):
 
     __slots__ = ("_ends", "_offsets", "_sealed")
 
-    def __init__(self, sealed: bytes | memoryview, ends: Sequence[int] | bytes) -> None:
-        """``ends`` tells where each packet ends in the buffer; in bytes, they are C's size_t."""
+    def __init__(self, sealed: bytes | memoryview, ends: bytes) -> None:
+        """``ends`` tells where each packet ends in the buffer, as C's size_t."""
         self._sealed = sealed
         self._ends = ends
         self._offsets: tuple[int, ...] | None = None
@@ -27,8 +27,7 @@ class Burst(Sequence[memoryview]):
     def offsets(self) -> tuple[int, ...]:
         """Where each packet starts in ``buffer``, and where the last one ends: one more than there are packets."""
         if self._offsets is None:
-            ends = numbers(self._ends) if isinstance(self._ends, bytes) else self._ends
-            self._offsets = (0, *ends)
+            self._offsets = (0, *numbers(self._ends))
         return self._offsets
 
     def tolist(self) -> list[bytes]:

@@ -39,8 +39,6 @@ _ERRORS: Final[dict[int, Exception]] = {
 }
 
 
-_HEADER_LEN: Final = 12  # of RTP without CSRCs
-_PREAMBLE_LEN: Final = 4  # of a header extension
 _PLAIN: Final = native_packetizer(None)
 _RTCP_PAYLOAD_TYPES: Final = range(64, 96)
 
@@ -218,10 +216,14 @@ class RtpStream:
         self._stream.sequence = buffers.integer("sequence", sequence, 0, 0xFFFF)
         self._stream.timestamp = buffers.integer("timestamp", timestamp, 0, 0xFFFF_FFFF)
         self._stream.picture_id = buffers.integer("picture_id", picture_id, 0, 0x7FFF)
+        self._stream.max_packet_len = buffers.PACKET_MAX_LEN
         self._set_extension(extension)
-        preamble_len = _PREAMBLE_LEN if extension else 0
-        lowest = _HEADER_LEN + preamble_len + self._stream.extension_len + buffers.OVERHEAD_LEN + 1
+        lowest = self._overhead_len() + 1
         self._stream.max_packet_len = buffers.integer("max_packet", max_packet, lowest, buffers.PACKET_MAX_LEN)
+
+    def _overhead_len(self) -> int:
+        """The bytes of a packet that are not payload: header, extension, tag, nonce."""
+        return int(lib.dv_stream_sealed_len(self._stream, 0))
 
     def _set_extension(self, extension: RtpExtension | None) -> None:
         self._extension = extension
@@ -231,12 +233,12 @@ class RtpStream:
             message = f"extension must be an RtpExtension, not {type(extension).__name__}"
             raise TypeError(message)
         body = buffers.read("extension.data", extension.data)
-        longest = buffers.PACKET_MAX_LEN - buffers.OVERHEAD_LEN - _HEADER_LEN - _PREAMBLE_LEN - 1
+        self._stream.has_extension = 1
+        longest = buffers.PACKET_MAX_LEN - self._overhead_len() - 1
         if len(body) % 4 or len(body) > longest:
             message = f"extension.data is {len(body)} bytes; it must be a multiple of 4, and at most {longest}"
             raise ValueError(message)
         self._body = ffi.from_buffer("uint8_t[]", body)  # held, as the stream only points at it
-        self._stream.has_extension = 1
         self._stream.extension_profile = buffers.integer("extension.profile", extension.profile, 0, 0xFFFF)
         self._stream.extension_len = len(body)
         self._stream.extension = self._body
@@ -249,7 +251,7 @@ class RtpStream:
         data = buffers.read("payload", payload, buffers.PACKET_MAX_LEN)
         sealed_len = lib.dv_stream_sealed_len(self._stream, len(data))
         if sealed_len > self.max_packet:
-            room = self.max_packet - (lib.dv_stream_sealed_len(self._stream, 0))
+            room = self.max_packet - self._overhead_len()
             message = f"payload is {len(data)} bytes; max_packet={self.max_packet} leaves room for {room}"
             raise ValueError(message)
         return self._seal(_PLAIN, data, advance, marker=marker)[0]

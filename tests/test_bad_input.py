@@ -8,19 +8,17 @@ import array
 import ctypes
 import gc
 import mmap
-import os
 import re
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import python
 
 import dvcrypto
 from dvcrypto import (
@@ -317,20 +315,6 @@ def test_a_preference_that_is_no_mode_is_told(junk: Any) -> None:
     if isinstance(junk, str):
         assert repr(junk) in str(caught.value)
         assert all(mode in str(caught.value) for mode in Mode)
-
-
-def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A program in a process of its own, with the same package."""
-    inherited = {k: v for k, v in os.environ.items() if k not in {"DVCRYPTO_ENGINE", "DVCRYPTO_MODE"}}
-    root = str(Path(dvcrypto.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, (root, inherited.get("PYTHONPATH"))))
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**inherited, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_a_wrong_mode_in_the_environment_is_told() -> None:

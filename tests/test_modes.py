@@ -2,15 +2,14 @@
 
 import itertools
 import json
-import os
 import pickle
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from programs import python
 
-import dvcrypto
 from dvcrypto import DvcryptoError, Engine, Mode, NoCommonMode, Sealer, aes_accelerated, choose_mode, engines, versions
 
 GCM, XCHACHA = Mode.AES256_GCM, Mode.XCHACHA20_POLY1305
@@ -108,20 +107,6 @@ def test_no_common_mode_tells_both_lists_and_survives_pickling() -> None:
 
 
 # Engines
-
-
-def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A program in a process of its own, with the same package."""
-    inherited = {k: v for k, v in os.environ.items() if k not in {"DVCRYPTO_ENGINE", "DVCRYPTO_MODE"}}
-    root = str(Path(dvcrypto.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, (root, inherited.get("PYTHONPATH"))))
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**inherited, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 SHOW = """
