@@ -1,0 +1,132 @@
+"""The libraries under test, as one: what is imported here is whichever of them this environment has."""
+
+import asyncio
+import contextlib
+import importlib
+import importlib.metadata
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+from small_discord import CHANNEL_ID, TOKEN, SmallDiscord
+
+MODULES = {
+    "discord.py": "discord",
+    "discord.py-self": "discord",
+    "py-cord": "discord",
+    "disnake": "disnake",
+    "nextcord": "nextcord",
+}
+
+
+def installed() -> tuple[str, Any]:
+    """The name of the library that is here, and its module. RuntimeError where it is not exactly one."""
+    found = [name for name in MODULES if _is_installed(name)]
+    if len(found) != 1:
+        raise RuntimeError(
+            f"one of {', '.join(MODULES)} has to be installed; there is {found}. `make dropin` does that"
+        )
+    return found[0], importlib.import_module(MODULES[found[0]])
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+class Played(NamedTuple):
+    """How playing ended."""
+
+    error: BaseException | None
+
+
+class Peer:
+    """A library, logged in to a small Discord."""
+
+    def __init__(self, server: SmallDiscord) -> None:
+        self.name, self.library = installed()
+        self.server = server
+        self.client: Any = None
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Log in, and wait until the guild is there."""
+        self.client = self._make_client()
+        self._running = asyncio.create_task(self.client.start(TOKEN))
+        seen = asyncio.create_task(self._see_channel())
+        await asyncio.wait([self._running, seen], timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        if not seen.done():
+            seen.cancel()
+            if self._running.done():
+                self._running.result()
+            raise AssertionError(f"{self.name} did not log in; unknown requests: {self.server.unknown}")
+
+    async def close(self) -> None:
+        """Log out."""
+        await asyncio.wait_for(self.client.close(), 20)
+        if self._running is not None:
+            await asyncio.wait([self._running], timeout=20)
+
+    @property
+    def channel(self) -> Any:
+        """The voice channel, as the library has it."""
+        return self.client.get_channel(CHANNEL_ID)
+
+    async def join(self, **options: Any) -> Any:
+        """Connect to the voice channel: the library's voice client."""
+        return await self.channel.connect(timeout=15, reconnect=False, **options)
+
+    def play(self, voice: Any, frames: Sequence[bytes]) -> asyncio.Future[Played]:
+        """Play Opus frames by the library's own player; the future is done when it calls `after`."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Played] = loop.create_future()
+
+        def after(error: BaseException | None = None) -> None:
+            loop.call_soon_threadsafe(done.set_result, Played(error))
+
+        voice.play(self.source(frames), after=after)
+        return done
+
+    def source(self, frames: Sequence[bytes]) -> Any:
+        """The library's audio source over frames that are Opus already."""
+        return _source_class(self.library.AudioSource)(frames)
+
+    def _make_client(self) -> Any:
+        intents = self.library.Intents.default()
+        return self.library.Client(intents=intents, connector=self.server.connector(), guild_ready_timeout=0.1)
+
+    async def _see_channel(self) -> None:
+        while self.channel is None or not self.client.is_ready():
+            await asyncio.sleep(0.01)
+
+
+def _source_class(base: type) -> Callable[[Sequence[bytes]], Any]:
+    class Frames(base):  # type: ignore[misc]  # whichever library's
+        def __init__(self, frames: Sequence[bytes]) -> None:
+            self._frames = iter(frames)
+            self.ended = threading.Event()
+
+        def read(self) -> bytes:
+            return next(self._frames, b"")
+
+        def is_opus(self) -> bool:
+            return True
+
+        def cleanup(self) -> None:
+            self.ended.set()
+
+    return Frames
+
+
+@contextlib.asynccontextmanager
+async def logged_in(server: SmallDiscord) -> AsyncIterator[Peer]:
+    """The library that is here, logged in to the server."""
+    peer = Peer(server)
+    try:
+        await peer.start()
+        yield peer
+    finally:
+        await peer.close()
