@@ -1,0 +1,190 @@
+"""Which libraries are served, from when on, and what was replaced in each."""
+
+import importlib.abc
+import importlib.util
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from importlib import metadata
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Final, Literal, NamedTuple
+
+from dvcrypto.dropin import _sending, discord_py, pycord, voice_recv
+from dvcrypto.dropin._library import Library
+from dvcrypto.dropin._replacing import Replaced, Unexpected, replace
+from dvcrypto.modes import MODE_VARIABLE, Mode, as_mode
+
+_LIBRARIES: Final = {
+    library.name: library for family in (discord_py, pycord, voice_recv) for library in family.LIBRARIES
+}
+
+State = Literal["replaced", "waiting", "left alone", "not installed", "not asked for"]
+
+
+class DropinWarning(UserWarning):
+    """A library was left as it is."""
+
+
+class LibraryStatus(NamedTuple):
+    """What became of one library."""
+
+    name: str
+    """As it is called on PyPI."""
+    state: State
+    """``waiting`` is for the library to be imported."""
+    version: str | None
+    """Of the library, where its metadata is installed with it."""
+    tested: tuple[str, ...]
+    """The versions that this package was tested with."""
+    replaced: tuple[str, ...]
+    """Full names."""
+    reason: str
+    """Why a library that was asked for is waiting or left alone."""
+
+
+class _Served(NamedTuple):
+    """What was done to a library that was asked for and is imported."""
+
+    replaced: tuple[Replaced, ...]
+    names: tuple[str, ...]
+    reason: str
+
+
+_lock = threading.RLock()
+_asked: dict[str, _Served | None] = {}  # None while the library waits to be imported
+
+
+def install(*names: str, prefer: Mode | str | None = None) -> None:
+    """Make the voice path of these libraries ours; without names, of all that are or will be imported.
+
+    ``names`` are those of PyPI. ``prefer``, or else the environment variable ``DVCRYPTO_MODE``, is the mode that
+    every connection takes where the server offers it; without both it is what ``choose_mode`` says.
+
+    Libraries may be imported before or after. Installing again adds libraries, and changes what is preferred. A
+    connection that seals already goes on in its own mode.
+
+    Raises ValueError for a name that is not served or a mode that is none. Warns with DropinWarning of a library
+    whose code is not what was expected, and leaves it alone.
+    """
+    unknown = [name for name in names if name not in _LIBRARIES]
+    if unknown:
+        message = f"no backend for {', '.join(map(repr, unknown))}; there are {', '.join(_LIBRARIES)}"
+        raise ValueError(message)
+    if os.environ.get(MODE_VARIABLE):
+        as_mode(MODE_VARIABLE, os.environ[MODE_VARIABLE])
+    with _lock:
+        _sending.prefer(None if prefer is None else as_mode("prefer", prefer))
+        for library in _LIBRARIES.values():
+            if library.name in (names or _LIBRARIES) and library.name not in _asked:
+                _asked[library.name] = None
+        _watch()
+        for module in {_LIBRARIES[name].module for name in _asked} & sys.modules.keys():
+            _serve(module)
+
+
+def uninstall() -> None:
+    """Undo ``install``. A connection that dvcrypto seals for is sealed for by dvcrypto to its end."""
+    with _lock:
+        for served in _asked.values():
+            for replaced in reversed(served.replaced if served else ()):
+                replaced.undo()
+        _asked.clear()
+        _sending.prefer(None)
+        if _watcher in sys.meta_path:
+            sys.meta_path.remove(_watcher)
+
+
+def status() -> tuple[LibraryStatus, ...]:
+    """What was replaced in which library, and where nothing was, why."""
+    with _lock:
+        return tuple(_status(library) for library in _LIBRARIES.values())
+
+
+def _status(library: Library) -> LibraryStatus:
+    served, version = _asked.get(library.name), _version(library)
+    names: tuple[str, ...] = ()
+    state: State
+    if served and served.replaced:
+        state, reason, names = "replaced", "", served.names
+    elif version is None:
+        state, reason = "not installed", ""
+    elif library.name not in _asked:
+        state, reason = "not asked for", ""
+    elif served is None:
+        state, reason = "waiting", f"{library.module} is not imported yet"
+    else:
+        state, reason = "left alone", served.reason
+    return LibraryStatus(library.name, state, version, library.tested, names, reason)
+
+
+def _version(library: Library) -> str | None:
+    try:
+        return metadata.version(library.name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _serve(module: str) -> None:
+    """Replace what is to be replaced, now that the module is imported."""
+    for name, served in _asked.items():
+        library = _LIBRARIES[name]
+        if library.module == module and served is None:
+            _asked[name] = _replace(library)
+
+
+def _replace(library: Library) -> _Served:
+    title = getattr(sys.modules[library.package], "__title__", None)
+    if library.title and title != library.title:
+        return _Served((), (), f"the package {library.package!r} is of {title!r}")
+    replacements = library.replacements()
+    try:
+        return _Served(tuple(replace(replacements)), tuple(map(str, replacements)), "")
+    except Unexpected as unexpected:
+        tested = ", ".join(library.tested)
+        version = _version(library) or "of an unknown version"
+        message = f"{library.name} {version} is left alone, as {unexpected}; tested versions: {tested}"
+        warnings.warn(message, DropinWarning, stacklevel=2)
+        return _Served((), (), str(unexpected))
+
+
+class _Watcher(importlib.abc.MetaPathFinder):
+    """Sees the libraries' modules being imported."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if not any(served is None and _LIBRARIES[asked].module == name for asked, served in _asked.items()):
+            return None
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target) if finder is not self else None
+            if spec and spec.loader:
+                spec.loader = _Loader(spec.loader)
+                return spec
+        return None
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads as another loader does, and then serves the library."""
+
+    def __init__(self, loader: importlib.abc.Loader) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        with _lock:
+            _serve(module.__name__)
+
+
+_watcher = _Watcher()
+
+
+def _watch() -> None:
+    if _watcher not in sys.meta_path:
+        sys.meta_path.insert(0, _watcher)
