@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import importlib
 import importlib.metadata
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
@@ -66,7 +67,8 @@ class Peer:
 
     async def close(self) -> None:
         """Log out."""
-        await asyncio.wait_for(self.client.close(), 20)
+        if self.client is not None:
+            await asyncio.wait_for(self.client.close(), 20)
         if self._running is not None:
             await asyncio.wait([self._running], timeout=20)
 
@@ -95,6 +97,11 @@ class Peer:
         return _source_class(self.library.AudioSource)(frames)
 
     def _make_client(self) -> Any:
+        if self.name == "discord.py-self":
+            # Its REST and gateways are curl's, which takes a proxy and, from the environment, a certificate.
+            os.environ["REQUESTS_CA_BUNDLE"] = str(self.server.certificate_path)
+            connector = self.server.connector()
+            return self.library.Client(proxy=self.server.proxy, connector=connector, guild_subscriptions=False)
         intents = self.library.Intents.default()
         return self.library.Client(intents=intents, connector=self.server.connector(), guild_ready_timeout=0.1)
 

@@ -1,17 +1,20 @@
 """A Discord of our own on loopback: as much REST and gateway as a library needs to log in and to join a voice channel.
 
 A client is not patched to reach it: `SmallDiscord.connector` is an aiohttp connector that takes every host name to this
-server's port, and trusts the certificate that was made for it.
+server's port, and trusts the certificate that was made for it. Clients that do not take a connector take
+`SmallDiscord.proxy`, and `SmallDiscord.certificate_path`.
 https://docs.discord.com/developers/events/gateway-events
 """
 
+import asyncio
+import contextlib
 import datetime as dt
 import json
 import re
 import ssl
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,33 +45,58 @@ class SmallDiscord:
         self.unknown: list[str] = []
         """REST requests that were answered with 404."""
         self.port = 0
-        self.certificate = b""
+        self.proxy = ""
+        """The URL of an HTTP proxy that leads here, whatever host it is asked for."""
+        self.certificate_path = Path()
         """What a client must trust, in PEM."""
+        self._stack = contextlib.AsyncExitStack()
         self._sockets: set[web.WebSocketResponse] = set()
-        self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
-        await self.voice.start()
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self._serve)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
-        await self._runner.setup()
-        self.certificate, context = _certified()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        async with contextlib.AsyncExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            self.certificate_path = Path(folder, "certificate.pem")
+            await self.voice.start()
+            stack.push_async_callback(self.voice.close)
+            await self._listen(_certified(self.certificate_path), stack)
+            stack.push_async_callback(self._close_sockets)
+            proxy = await asyncio.start_server(self._tunnel, "127.0.0.1", 0)
+            stack.callback(proxy.close)
+            self.proxy = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _listen(self, context: ssl.SSLContext, stack: contextlib.AsyncExitStack) -> None:
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self._serve)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
+        stack.push_async_callback(runner.cleanup)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        self.port = runner.addresses[0][1]
+
+    async def _close_sockets(self) -> None:
         for socket in list(self._sockets):
             await socket.close()
-        await self.voice.close()
-        assert self._runner is not None
-        await self._runner.cleanup()
+
+    async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a CONNECT (RFC 9110, section 9.3.6), to this server alone."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError), contextlib.closing(writer):
+            request = await reader.readuntil(b"\r\n\r\n")
+            if not request.startswith(b"CONNECT "):
+                writer.write(b"HTTP/1.1 405 Method Not Allowed\r\n\r\n")
+                return
+            there, back = await asyncio.open_connection("127.0.0.1", self.port)
+            with contextlib.closing(back):
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await _until_first(_pass_on(reader, back), _pass_on(there, writer))
 
     def client_context(self) -> ssl.SSLContext:
         """TLS that trusts this server, and nothing else."""
-        return ssl.create_default_context(cadata=self.certificate.decode())
+        return ssl.create_default_context(cafile=self.certificate_path)
 
     def connector(self) -> aiohttp.TCPConnector:
         """What takes an aiohttp client here, whatever host it asks for."""
@@ -101,7 +129,7 @@ class _Gateway:
 
     def __init__(self, discord: SmallDiscord) -> None:
         self._discord = discord
-        self._socket = web.WebSocketResponse()
+        self._socket = web.WebSocketResponse(compress=False)  # curl offers it, and does not understand it
         self._zlib: Any = None
         self._sequence = 0
 
@@ -123,8 +151,7 @@ class _Gateway:
         if operation == HEARTBEAT:
             await self._send({"op": HEARTBEAT_ACK, "d": None, "s": None, "t": None})
         elif operation == IDENTIFY:
-            await self._dispatch("READY", _ready())
-            await self._dispatch("GUILD_CREATE", _guild())
+            await self._identified(data)
         elif operation == RESUME:
             await self._dispatch("RESUMED", {})
         elif operation == REQUEST_MEMBERS:
@@ -132,10 +159,20 @@ class _Gateway:
         elif operation == VOICE_STATE:
             await self._moved(data)
 
+    async def _identified(self, data: dict[str, Any]) -> None:
+        if "intents" in data:
+            await self._dispatch("READY", _ready())
+            await self._dispatch("GUILD_CREATE", _guild())
+        else:  # a user's client, to which the guilds come in READY already
+            await self._dispatch("READY", _ready() | {"guilds": [_guild()]})
+            await self._dispatch("READY_SUPPLEMENTAL", _supplement())
+
     async def _moved(self, state: dict[str, Any]) -> None:
-        channel_id = state["channel_id"]
+        channel_id = None if state["channel_id"] is None else str(state["channel_id"])
         await self._dispatch("VOICE_STATE_UPDATE", _voice_state(BOT_ID, channel_id))
         if channel_id is not None:
+            # discord.py and its like can miss the second of two events that come at once, and then wait for ever.
+            await asyncio.sleep(0.05)
             where = {"token": "voicetoken", "guild_id": str(GUILD_ID), "endpoint": f"{VOICE_HOST}:443"}
             await self._dispatch("VOICE_SERVER_UPDATE", where)
 
@@ -167,8 +204,23 @@ class _HereResolver(AbstractResolver):
         """Nothing is open."""
 
 
-def _certified() -> tuple[bytes, ssl.SSLContext]:
-    """A certificate for Discord's names that lives as long as this test, and TLS of a server that has it."""
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+
+
+async def _until_first(*parts: Coroutine[Any, Any, None]) -> None:
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _certified(path: Path) -> ssl.SSLContext:
+    """TLS of a server with a certificate for Discord's names; it is written to the path."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a small Discord")])
     now = dt.datetime.now(dt.UTC)
@@ -188,16 +240,15 @@ def _certified() -> tuple[bytes, ssl.SSLContext]:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     key_pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+    key_path = path.with_name("key.pem")
+    key_path.write_bytes(key_pem)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.TemporaryDirectory() as folder:  # ssl reads keys from files only
-        path = Path(folder, "key.pem")
-        path.write_bytes(key_pem + pem)
-        context.load_cert_chain(path)
-    return pem, context
+    context.load_cert_chain(path, key_path)
+    return context
 
 
 # What Discord would say.
@@ -378,8 +429,14 @@ def _ready() -> dict[str, Any]:
         "relationships": [],
         "presences": [],
         "user_settings": {},
+        "users": [],
+        "merged_members": [[]],
         "_trace": [],
     }
+
+
+def _supplement() -> dict[str, Any]:
+    return {"guilds": [{}], "merged_members": [[]], "merged_presences": {"guilds": [[]], "friends": []}}
 
 
 def _application() -> dict[str, Any]:

@@ -169,7 +169,7 @@ class VoiceServer:
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """A connection to the voice gateway, from hello to its end."""
-        socket = web.WebSocketResponse(autoping=True)
+        socket = web.WebSocketResponse(compress=False)
         await socket.prepare(request)
         self.sockets.add(socket)
         self._socket = socket
