@@ -5,9 +5,8 @@ import contextlib
 import importlib
 import importlib.metadata
 import os
-import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
 
 from small_discord import CHANNEL_ID, TOKEN, SmallDiscord
 
@@ -38,10 +37,14 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-class Played(NamedTuple):
-    """How playing ended."""
-
-    error: BaseException | None
+async def eventually(condition: Callable[[], object], timeout: float = 10) -> None:
+    """Wait for what no message tells of. AssertionError after `timeout` seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            while not condition():
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"not within {timeout} s") from None
 
 
 class Peer:
@@ -77,22 +80,28 @@ class Peer:
         """The voice channel, as the library has it."""
         return self.client.get_channel(CHANNEL_ID)
 
-    async def join(self, **options: Any) -> Any:
+    async def join(self, *, reconnect: bool = False, **options: Any) -> Any:
         """Connect to the voice channel: the library's voice client."""
-        return await self.channel.connect(timeout=15, reconnect=False, **options)
+        return await self.channel.connect(timeout=15, reconnect=reconnect, **options)
 
-    def play(self, voice: Any, frames: Sequence[bytes]) -> asyncio.Future[Played]:
-        """Play Opus frames by the library's own player; the future is done when it calls `after`."""
+    def play(self, voice: Any, frames: Iterable[bytes]) -> asyncio.Future[BaseException | None]:
+        """Play Opus frames by the library's own player; the future is what it calls `after` with."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[Played] = loop.create_future()
+        done: asyncio.Future[BaseException | None] = loop.create_future()
 
         def after(error: BaseException | None = None) -> None:
-            loop.call_soon_threadsafe(done.set_result, Played(error))
+            loop.call_soon_threadsafe(done.set_result, error)
 
         voice.play(self.source(frames), after=after)
         return done
 
-    def source(self, frames: Sequence[bytes]) -> Any:
+    def set_counter(self, voice: Any, count: int) -> None:
+        """Set the library's own count of packets."""
+        name = "_lite_nonce" if self.name == "disnake" else "_incr_nonce"
+        assert isinstance(getattr(voice, name), int)
+        setattr(voice, name, count)
+
+    def source(self, frames: Iterable[bytes]) -> Any:
         """The library's audio source over frames that are Opus already."""
         return _source_class(self.library.AudioSource)(frames)
 
@@ -110,20 +119,16 @@ class Peer:
             await asyncio.sleep(0.01)
 
 
-def _source_class(base: type) -> Callable[[Sequence[bytes]], Any]:
+def _source_class(base: type) -> Callable[[Iterable[bytes]], Any]:
     class Frames(base):  # type: ignore[misc]  # whichever library's
-        def __init__(self, frames: Sequence[bytes]) -> None:
+        def __init__(self, frames: Iterable[bytes]) -> None:
             self._frames = iter(frames)
-            self.ended = threading.Event()
 
         def read(self) -> bytes:
             return next(self._frames, b"")
 
         def is_opus(self) -> bool:
             return True
-
-        def cleanup(self) -> None:
-            self.ended.set()
 
     return Frames
 

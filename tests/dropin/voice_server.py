@@ -100,6 +100,11 @@ class VoiceServer:
             raise AssertionError(f"not within {timeout} s: {self!r}") from None
 
     @property
+    def sessions_count(self) -> int:
+        """How often a session was described, or resumed."""
+        return self.resumed_count + len(self.selected)
+
+    @property
     def payloads(self) -> list[bytes]:
         """What the client said."""
         return [packet.payload for packet in self.heard]
