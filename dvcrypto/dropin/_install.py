@@ -1,6 +1,5 @@
 """Which libraries are served, from when on, and what was replaced in each."""
 
-import contextlib
 import importlib.abc
 import importlib.util
 import os
@@ -8,7 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from importlib import metadata
+from importlib import _bootstrap, metadata
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final, Literal, NamedTuple
@@ -82,9 +81,9 @@ def install(*names: str, prefer: Mode | str | None = None) -> None:
             if library.name in (names or _LIBRARIES) and library.name not in _asked:
                 _asked[library.name] = None
         _watch()
-    for module in {library.module for library in _LIBRARIES.values()} & sys.modules.keys():
+    for module in {library.module for library in _LIBRARIES.values()}:
         _wait_for(module)
-        if not _is_importing(module):
+        if not _is_importing(module):  # by this thread, then
             with _lock:
                 _serve(module)
 
@@ -131,10 +130,11 @@ def _version(library: Library) -> str | None:
 
 
 def _wait_for(module: str) -> None:
-    """Wait while another thread imports the module; without the lock, which that thread wants at the end."""
-    if _is_importing(module):
-        with contextlib.suppress(Exception):  # the other thread's, if anyone's
-            importlib.import_module(module)
+    """Wait while another thread looks for the module or imports it: it may have begun before we watched.
+
+    Without our lock, which that thread wants at the end. The interpreter itself waits by this function.
+    """
+    _bootstrap._lock_unlock_module(module)  # type: ignore[attr-defined]
 
 
 def _is_importing(module: str) -> bool:

@@ -12,7 +12,9 @@ def _replacements() -> list[Replacement]:
     callback = "rtp decryptor packet_router voice_client"
     return [
         *decrypting(f"{_READER}:PacketDecryptor"),
-        method(f"{_READER}:AudioReader", "callback", "self packet_data", callback, receiving("voice_client", _RTCP_TYPES)),
+        method(
+            f"{_READER}:AudioReader", "callback", "self packet_data", callback, receiving("voice_client", _RTCP_TYPES)
+        ),
     ]
 
 

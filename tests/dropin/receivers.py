@@ -1,7 +1,7 @@
 """The real readers of discord-ext-voice-recv and py-cord, what is sent to them, and what they make of it.
 
-``python tests/dropin/receivers.py`` prints, for the library that is here, what becomes of each case without dvcrypto and
-with it, as the rows of a table of docs/dropin.md.
+``python tests/dropin/receivers.py`` prints, for the library that is here, what becomes of each case without dvcrypto
+and with it: the tables of docs/dropin.md.
 """
 
 import base64
@@ -92,7 +92,14 @@ class Logged(logging.Handler):
 
 
 def _forms(key: bytes) -> set[str]:
-    return {repr(key)[2:-1], str(list(key))[1:-1], key.hex(), key.hex().upper(), key.hex(" "), str(base64.b64encode(key[:15]))[2:-1]}
+    return {
+        repr(key)[2:-1],
+        str(list(key))[1:-1],
+        key.hex(),
+        key.hex().upper(),
+        key.hex(" "),
+        str(base64.b64encode(key[:15]))[2:-1],
+    }
 
 
 class Receiver:
@@ -111,7 +118,7 @@ class Receiver:
             _ssrc_to_id=users,
             _get_id_from_ssrc=lambda _: None,
         )
-        sink: Any = SimpleNamespace(__sink_listeners__=[], walk_children=lambda: [])
+        sink: Any = SimpleNamespace(__sink_listeners__=[], walk_children=list)
         self.reader: Any = reader_module().AudioReader(sink, self.client)
         self.reader.packet_router.feed_rtp = self._feed_rtp
         self.reader.packet_router.feed_rtcp = self._feed_rtcp
@@ -186,11 +193,19 @@ EXTENSIONS = {
     "one-byte extension, 0 words": (ONE_BYTE, b"", {}),
     "one-byte extension, 1 word": (ONE_BYTE, bytes.fromhex("10ff0000"), {1: b"\xff"}),
     "one-byte extension, 2 words": (ONE_BYTE, bytes.fromhex("10ff900151000000"), {1: b"\xff", 9: b"\x01", 5: b"\0\0"}),
-    "one-byte extension, 3 words": (ONE_BYTE, bytes.fromhex("32aabbcc10ff90010000 0000"), {3: b"\xaa\xbb\xcc", 1: b"\xff", 9: b"\1"}),
+    "one-byte extension, 3 words": (
+        ONE_BYTE,
+        bytes.fromhex("32aabbcc10ff90010000 0000"),
+        {3: b"\xaa\xbb\xcc", 1: b"\xff", 9: b"\1"},
+    ),
     "two-byte extension, 0 words": (TWO_BYTE, b"", {}),
     "two-byte extension, 1 word": (TWO_BYTE, bytes.fromhex("0101ff00"), {1: b"\xff"}),
     "two-byte extension, 2 words": (TWO_BYTE, bytes.fromhex("0101ff0902abcd00"), {1: b"\xff", 9: b"\xab\xcd"}),
-    "two-byte extension, 3 words": (TWO_BYTE, bytes.fromhex("0101ff0907aabbccddeeff11"), {1: b"\xff", 9: bytes.fromhex("aabbccddeeff11")}),
+    "two-byte extension, 3 words": (
+        TWO_BYTE,
+        bytes.fromhex("0101ff0907aabbccddeeff11"),
+        {1: b"\xff", 9: bytes.fromhex("aabbccddeeff11")},
+    ),
 }
 ONE_WORD, ONE_WORD_ELEMENTS = (ONE_BYTE, bytes.fromhex("10ff0000")), {1: b"\xff"}
 KEEPALIVE = (7).to_bytes(8, "big")
@@ -247,7 +262,9 @@ def cases(mark: bytes = b"") -> list[Case]:
         Case("keep-alive echo", lambda _: [KEEPALIVE], []),
         Case("IP discovery reply", lambda _: [DISCOVERY], []),
         Case("junk of 0 to 19 bytes", lambda _: list(_junk()), []),
-        Case("a bit flipped, in each byte by turns", lambda mode: _flipped(sealed(mode, frame(extension=ONE_WORD))), []),
+        Case(
+            "a bit flipped, in each byte by turns", lambda mode: _flipped(sealed(mode, frame(extension=ONE_WORD))), []
+        ),
         Case("a replay", lambda mode: [sealed(mode, frame())] * 2, [audio()]),
         Case(
             "a new key",

@@ -1,4 +1,4 @@
-"""The real readers and decryptors of discord-ext-voice-recv and py-cord, with dvcrypto in place of their own decryption.
+"""The real readers and decryptors of discord-ext-voice-recv and py-cord, with dvcrypto in place of their decryption.
 
 What they are sent is sealed by PyNaCl and ``cryptography``.
 """
@@ -35,7 +35,7 @@ def names(cases: list[Case]) -> list[str]:
 
 
 def check(receiver: Receiver, case: Case) -> None:
-    """What had to be heard was heard and nothing else; nothing went wrong that the log tells of, nor does it tell the key."""
+    """What had to be heard was heard and nothing else; the log tells of no fault, and not of the key."""
     assert receiver.heard == case.heard
     assert receiver.logged.tracebacks == []
     assert not receiver.logged.has_key
