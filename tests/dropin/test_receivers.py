@@ -7,7 +7,6 @@ import queue
 import random
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -347,11 +346,15 @@ def test_the_socket_reader_outlives_its_socket(wire: Wire) -> None:
 
 
 @discord_py
-def test_pausing_and_stopping_are_heeded(wire: Wire) -> None:
-    got: list[bytes] = []
-    wire.run([b"a"], got.append)
+def test_a_reader_that_is_paused_leaves_what_comes_on_the_socket(wire: Wire) -> None:
+    read: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    wire.run([b"before"], read.put)
+    wire.reader.register(read.put)
     wire.reader.pause()
-    threads = threading.active_count()
-    wire.run([b"b"], got.append)
-    assert got == [b"a", b"b"]
-    assert threading.active_count() == threads
+    wire.sender.send(b"waited for already")
+    assert [read.get(timeout=10), read.get(timeout=10)] == [b"before", b"waited for already"]
+    wire.sender.send(b"while paused")
+    time.sleep(0.2)
+    assert read.empty()
+    wire.reader.resume()
+    assert read.get(timeout=10) == b"while paused"
