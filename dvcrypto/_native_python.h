@@ -440,11 +440,11 @@ static dv_result do_work(const aead_work *work, dv_aead *aead, uintptr_t nonce_i
             (const uint8_t *)PyBytes_AsString(text),
             (size_t)PyBytes_Size(text),
         };
-        Py_ssize_t out_len = PyBytes_Size(text) + work->extra_len;
-        size_t wanted_len =
-            out_len < 0 ? 0 : (size_t)out_len; /* a sealed text without a whole tag: the call refuses it */
-        result = target_id ? work_into(work, aead, &message, wanted_len, (PyObject *)target_id)
-                           : work_new(work, aead, &message, wanted_len, list_id);
+        /* Below 0 is a sealed text without a whole tag, which the call refuses. */
+        Py_ssize_t signed_len = PyBytes_Size(text) + work->extra_len;
+        size_t out_len = signed_len < 0 ? 0 : (size_t)signed_len;
+        result = target_id ? work_into(work, aead, &message, out_len, (PyObject *)target_id)
+                           : work_new(work, aead, &message, out_len, list_id);
     }
     Py_XDECREF(nonce);
     Py_XDECREF(text);

@@ -21,7 +21,7 @@ class RawKey:
     _native: Any
 
     def _take(self, mode: int, key: "Buffer") -> bool:
-        """Copy the key. False where it is no buffer, or its length none that the mode has."""
+        """Copy the key. False where it is no buffer, has a length that the mode has not, or without memory."""
         native = make(mode, id(key))
         if not native:
             return False

@@ -123,7 +123,7 @@ class AESGCM(_raw.RawKey):
 def _refuse_plain(
     result: int, nonce: "Buffer", data: "Buffer", associated_data: "Buffer | None", *target: "Buffer"
 ) -> NoReturn:
-    """Raise what cryptography does: the arguments' faults are looked at in its order."""
+    """Raise what cryptography does, which looks at the arguments in this order."""
     nonce_len, data_len, aad_len = _lens(nonce, data, associated_data)
     target_lens = tuple(map(_writable_len, target))
     _check_len(data_len)
