@@ -245,4 +245,14 @@ void dv_aead_free(dv_aead *aead); /* wipes the key; NULL is allowed */
 dv_result dv_aead_seal(dv_aead *aead, const dv_message *plain, uint8_t *out, size_t out_capacity);
 dv_result dv_aead_open(dv_aead *aead, const dv_message *sealed, uint8_t *out, size_t out_capacity);
 
+/*
+ * Ciphers that no mode uses, but that packets were sealed with by mistake or long ago: for telling so. The tag is in the last
+ * 16 bytes of a ChaCha20-Poly1305 text (RFC 8439, nonce of 12 bytes), and in the first 16 of an XSalsa20-Poly1305 text
+ * (NaCl's secretbox, nonce of 24). What is opened is 16 bytes shorter. They return 1, or 0 where the tag is wrong.
+ */
+int dv_legacy_open_chacha20poly1305(const uint8_t *key, const uint8_t *nonce, const uint8_t *aad, size_t aad_len,
+                                    const uint8_t *sealed, size_t sealed_len, uint8_t *out);
+int dv_legacy_open_xsalsa20poly1305(const uint8_t *key, const uint8_t *nonce, const uint8_t *sealed, size_t sealed_len,
+                                    uint8_t *out);
+
 #endif
