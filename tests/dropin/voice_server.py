@@ -17,9 +17,10 @@ from packets import CIPHERS, GCM, XCHACHA, BadPacket, Cipher, open_sealed, rtp, 
 
 IDENTIFY, SELECT_PROTOCOL, READY, HEARTBEAT, SESSION_DESCRIPTION, SPEAKING, HEARTBEAT_ACK = range(7)
 RESUME, HELLO, RESUMED = 7, 8, 9
-CLIENTS_CONNECT, CLIENT_DISCONNECT = 11, 13
+CLIENTS_CONNECT, CLIENT_DISCONNECT, MEDIA_SINK_WANTS = 11, 13, 15
 
 SERVER_CRASHED = 4015  # the close code after which clients resume
+SESSION_TIMED_OUT = 4009  # after this one they begin anew
 DISCOVERY_LEN = 74
 KEEP_ALIVE_LEN = 8
 CLIENT_SSRC = 0x0001_0203
@@ -71,6 +72,7 @@ class VoiceServer:
         """Where the client's datagrams come from."""
         self._socket: web.WebSocketResponse | None = None
         self._udp: asyncio.DatagramTransport | None = None
+        self._waking: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
         self._sequence = 0
         self._sent_count = 0
@@ -100,11 +102,6 @@ class VoiceServer:
             raise AssertionError(f"not within {timeout} s: {self!r}") from None
 
     @property
-    def sessions_count(self) -> int:
-        """How often a session was described, or resumed."""
-        return self.resumed_count + len(self.selected)
-
-    @property
     def payloads(self) -> list[bytes]:
         """What the client said."""
         return [packet.payload for packet in self.heard]
@@ -115,6 +112,11 @@ class VoiceServer:
             f" {len(self.heard)} packets heard of {len(self.datagrams)} datagrams, {self.resumed_count} resumed,"
             f" faults {self.faults[:3]}>"
         )
+
+    @property
+    def description_count(self) -> int:
+        """Of session descriptions that the client took: it then says that it does not speak."""
+        return sum(message["op"] == SPEAKING and message["d"]["speaking"] == 0 for message in self.messages)
 
     # What a test tells it to do.
 
@@ -137,7 +139,7 @@ class VoiceServer:
         await self.describe(self.generations[-1].key)
 
     async def drop(self, code: int = SERVER_CRASHED) -> None:
-        """Close the gateway's socket, in such a way that the client resumes."""
+        """Close the gateway's socket, by default in such a way that the client resumes."""
         assert self._socket is not None
         await self._socket.close(code=code)
 
@@ -174,7 +176,7 @@ class VoiceServer:
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """A connection to the voice gateway, from hello to its end."""
-        socket = web.WebSocketResponse(compress=False)
+        socket = web.WebSocketResponse(compress=False, timeout=0.5)
         await socket.prepare(request)
         self.sockets.add(socket)
         self._socket = socket
@@ -199,6 +201,7 @@ class VoiceServer:
         elif operation == RESUME:
             self.resumed_count += 1
             await self._send(RESUMED, None)
+            await self.describe_again()  # without which discord.py does not take itself for connected again
         self._pulse()
 
     def _ready(self) -> dict[str, Any]:
@@ -237,12 +240,18 @@ class VoiceServer:
         self.datagrams.append(datagram)
         if len(datagram) == DISCOVERY_LEN and datagram[:4] == struct.pack(">HH", 1, DISCOVERY_LEN - 4):
             self.send_raw(_discovered(datagram, address))
+            self._waking = asyncio.ensure_future(self._wake())
         elif len(datagram) == KEEP_ALIVE_LEN:
             self.keep_alive_count += 1
             self.send_raw(datagram)
         else:
             self._hear(datagram)
         self._pulse()
+
+    async def _wake(self) -> None:
+        """Say something through the gateway: py-cord's loop sleeps on after its discovery until something comes."""
+        await asyncio.sleep(0.02)
+        await self._send(MEDIA_SINK_WANTS, {"any": 100})
 
     def _hear(self, datagram: bytes) -> None:
         for number, generation in reversed(list(enumerate(self.generations))):
