@@ -474,7 +474,7 @@ def test_an_install_waits_for_another_threads_import(library: Library) -> None:
 
 
 def test_a_library_may_install_while_it_is_imported(library: Library) -> None:
-    library.discord(voice_client=VOICE_CLIENT + "\nimport dvcrypto.dropin\ndvcrypto.dropin.install()\n")
+    library.discord(voice_client="import dvcrypto.dropin\ndvcrypto.dropin.install()\n" + VOICE_CLIENT)
     dropin.install()
     assert seals(client())
 
