@@ -27,7 +27,7 @@ def measure(*, full: bool) -> list[dict[str, Any]]:
     rows = []
     for name, module in _MODULES.items():
         try:
-            rows += _rows(name, metadata.version(name), importlib.import_module(module), rounds=61 if full else 21)
+            rows += _rows(name, metadata.version(name), importlib.import_module(module), rounds=401 if full else 101)
         except (metadata.PackageNotFoundError, ImportError):
             continue
     return rows
@@ -42,7 +42,7 @@ def _rows(name: str, version: str, module: Any, rounds: int) -> list[dict[str, A
     try:
         for mode in dvcrypto.Mode:
             contenders[mode] = _packets(_client(module.VoiceClient, mode))
-        medians = interleave(contenders, rounds, seconds=0.01)
+        medians = interleave(contenders, rounds, seconds=0.002)  # short: a busy machine changes its pace in between
     finally:
         dvcrypto.dropin.uninstall()
     return [
