@@ -183,8 +183,8 @@ class Diagnoser:
         reason = reasons[self._modes[0]]
         if Status.NOT_MEDIA in statuses.values():
             return Diagnosis(_NO_MEDIA[len(data)], None, None, reason, None, fields)
-        for mode, mistake in self._mistakes(data):
-            return Diagnosis(kind, mode, mistake, mistake.explanation, None, fields)
+        for sealed_in, mistake in self._mistakes(data):
+            return Diagnosis(kind, sealed_in, mistake, mistake.explanation, None, fields)
         if Status.BAD_TAG in statuses.values():
             return Diagnosis(kind, None, Mistake.WRONG_KEY, Mistake.WRONG_KEY.explanation, None, fields)
         return Diagnosis("unknown", None, None, reason, None, fields)

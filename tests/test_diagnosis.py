@@ -1,4 +1,4 @@
-"""Each mistake is made with `cryptography` or PyNaCl in exactly the wrong way, and is named; right packets never are."""
+"""Each mistake is made with `cryptography` or PyNaCl in just that wrong way, and is named; right packets never are."""
 
 import itertools
 import json

@@ -132,9 +132,12 @@ def _version(library: Library) -> str | None:
 def _wait_for(module: str) -> None:
     """Wait while another thread looks for the module or imports it: it may have begun before we watched.
 
-    Without our lock, which that thread wants at the end. The interpreter itself waits by this function.
+    Without our lock, which that thread wants at the end. The interpreter itself waits by this function; to import the
+    module instead would begin again what has failed there.
     """
-    _bootstrap._lock_unlock_module(module)  # type: ignore[attr-defined]
+    wait = getattr(_bootstrap, "_lock_unlock_module", None)
+    if wait:
+        wait(module)
 
 
 def _is_importing(module: str) -> bool:
