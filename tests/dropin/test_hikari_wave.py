@@ -7,9 +7,13 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import opus
+import peers
 import pytest
 from packets import CIPHERS, GCM, XCHACHA, open_sealed
 from receive_cases import CASES, LAST, OPUS, SSRC, Case, last, rtp, sealer
+from small_discord import SPEAKER_ID, SmallDiscord
+from voice_server import SPEAKER_SSRC
 
 import dvcrypto
 
@@ -77,7 +81,7 @@ async def describe(connection: Any, mode: str, key: bytes) -> None:
 
 
 async def play(connection: Any, frames: Sequence[bytes]) -> list[bytes]:
-    """Play frames by the library's player: the packets on the wire."""
+    """Play frames by the library's player, as fast as it can: the packets on the wire."""
     sent: list[bytes] = []
     queue = [*frames, None]
 
@@ -94,17 +98,11 @@ async def play(connection: Any, frames: Sequence[bytes]) -> list[bytes]:
     player._store = SimpleNamespace(fetch_frame=fetch_frame, wait=nothing)
     server, connection._server = connection._server, SimpleNamespace(send=send)
     player._state = AudioPlaybackState.BUFFERING
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Audio, "FRAME_LENGTH", 0.001)
         await player._play_internal(SimpleNamespace(_volume=1), None)
-    finally:
-        connection._server = server
+    connection._server = server
     return sent
-
-
-@pytest.fixture(autouse=True)
-def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frames follow each other at once, and not after 20 ms."""
-    monkeypatch.setattr(Audio, "FRAME_LENGTH", 0.001)
 
 
 # Sending.
@@ -255,6 +253,29 @@ async def test_all_speech_is_recorded_and_nothing_else(install: Install, mode: s
     assert await record(mode, case) == (list(case.speech), set())
 
 
+ORIGINAL = {
+    "CSRCs": "InvalidTag or CryptoError",
+    "CSRCs and extension": "InvalidTag or CryptoError",
+    "CSRCs, extension, padding": "InvalidTag or CryptoError",
+    "padding": "recorded with the padding",
+    "padding only": "padding is recorded",
+    "extension and padding only": "padding is recorded",
+    "no payload": "an empty frame is recorded",
+    "replay": "recorded twice",
+    **{f"junk of {length} bytes": "InvalidTag or ValueError" for length in (*range(12, 20), 40)},
+    **{f"flipped bit in the {part}": "InvalidTag or CryptoError" for part in ("payload", "header", "tag", "nonce")},
+}
+"""What the library gets wrong by itself, in both modes. Exceptions are raised into the event loop."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("mode", MODES)
+async def test_what_the_original_gets_wrong(mode: str, case: Case) -> None:
+    """The table of docs/drop-in.md; a release that does better shows here."""
+    right = await record(mode, case) == (list(case.speech), set())
+    assert right == (case.name not in ORIGINAL)
+
+
 @pytest.mark.parametrize("mode", MODES)
 async def test_new_keys_are_heard_and_late_packets_of_the_old_one(install: Install, mode: str) -> None:
     install()
@@ -281,3 +302,42 @@ async def test_who_speaks_is_told_by_what_opens(install: Install) -> None:
     connection._server._rtp_packet(seal(rtp(OPUS)))
     assert [event.__name__ for event in connection._client.events] == ["MemberStartSpeakingEvent"]
     assert connection._server._buffers == {}
+
+
+# End to end.
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_what_others_say_is_recorded_over_a_new_key(install: Install, mode: str) -> None:
+    install()
+    frames = list(opus.frames()[:60])
+    async with SmallDiscord([mode]) as server, peers.logged_in(server) as peer:
+        connection = (await peer.join()).connection
+        await server.voice.announce(SPEAKER_ID)
+        await peers.eventually(lambda: peer.client._cache.check_ssrc_connected(SPEAKER_SSRC))
+        recorded: list[bytes] = connection._server._buffers.setdefault(SPEAKER_SSRC, [])
+        server.voice.say(frames[:30])
+        await peers.eventually(lambda: len(recorded) == 30)
+        await server.voice.describe()
+        await peers.eventually(lambda: connection._secret == server.voice.generations[-1].key)
+        server.voice.say(frames[30:])
+        await peers.eventually(lambda: len(recorded) == 60)
+    assert recorded == frames
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_at_the_end_of_the_nonces_the_session_ends(
+    install: Install, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    def near_its_end(mode: str, key: bytes) -> dvcrypto.Sealer:
+        return dvcrypto.Sealer(mode, key, first_nonce=2**32 - 20)
+
+    monkeypatch.setattr("dvcrypto.dropin._sending.Sealer", near_its_end)
+    install()
+    async with SmallDiscord([mode]) as server, peers.logged_in(server) as peer:
+        voice = await peer.join()
+        assert isinstance(await peer.play(voice, opus.frames()[:50]), dvcrypto.NonceExhausted)
+        await server.voice.until(lambda: not server.voice.sockets)
+        assert not voice.is_connected()
+        assert server.voice.payloads == list(opus.frames()[:20])
+        assert server.voice.faults == []
