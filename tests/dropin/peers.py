@@ -87,6 +87,7 @@ class Peer:
         if self.client is not None:
             await asyncio.wait_for(self.client.close(), 20)
         if self._running is not None:
+            self._running.cancel()  # py-cord would connect anew first
             await asyncio.wait([self._running], timeout=20)
 
     @property

@@ -34,6 +34,9 @@ BOT_ID, GUILD_ID, CHANNEL_ID, SPEAKER_ID, EVERYONE = 1001, 2001, 3001, 4001, 200
 TOKEN = "MTAwMQ.aaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbbb"
 GATEWAY_HOST, VOICE_HOST = "gateway.discord.gg", "small.discord.media"
 HOSTS = ["discord.com", "*.discord.com", "*.discord.gg", "*.discord.media", "discordapp.com", "localhost"]
+NETWORK_SECONDS = 0.1
+"""Between a request to join and each of its answers. discord.py and its like can miss an event that comes as soon as
+they have asked, or the second of two that come at once, and then wait for ever."""
 JOINED = "2020-01-01T00:00:00.000000+00:00"
 
 
@@ -131,6 +134,7 @@ class _Gateway:
         self._discord = discord
         self._socket = web.WebSocketResponse(compress=False)  # curl offers it, and does not understand it
         self._zlib: Any = None
+        self._is_joined = False
         self._sequence = 0
 
     async def serve(self, request: web.Request, sockets: set[web.WebSocketResponse]) -> web.WebSocketResponse:
@@ -168,13 +172,17 @@ class _Gateway:
             await self._dispatch("READY_SUPPLEMENTAL", _supplement())
 
     async def _moved(self, state: dict[str, Any]) -> None:
-        channel_id = None if state["channel_id"] is None else str(state["channel_id"])
-        await self._dispatch("VOICE_STATE_UPDATE", _voice_state(BOT_ID, channel_id))
-        if channel_id is not None:
-            # discord.py and its like can miss the second of two events that come at once, and then wait for ever.
-            await asyncio.sleep(0.05)
-            where = {"token": "voicetoken", "guild_id": str(GUILD_ID), "endpoint": f"{VOICE_HOST}:443"}
-            await self._dispatch("VOICE_SERVER_UPDATE", where)
+        was_joined, self._is_joined = self._is_joined, state["channel_id"] is not None
+        if not self._is_joined:
+            if was_joined:
+                await self._dispatch("VOICE_STATE_UPDATE", _voice_state(BOT_ID, None))
+            return
+        await asyncio.sleep(NETWORK_SECONDS)
+        # This order: with the other one, discord.py waits for ever where it was connected already and resumes.
+        where = {"token": "voicetoken", "guild_id": str(GUILD_ID), "endpoint": f"{VOICE_HOST}:443"}
+        await self._dispatch("VOICE_SERVER_UPDATE", where)
+        await asyncio.sleep(NETWORK_SECONDS)
+        await self._dispatch("VOICE_STATE_UPDATE", _voice_state(BOT_ID, str(state["channel_id"])))
 
     async def _dispatch(self, event: str, data: Any) -> None:
         self._sequence += 1

@@ -20,6 +20,7 @@ RESUME, HELLO, RESUMED = 7, 8, 9
 CLIENTS_CONNECT, CLIENT_DISCONNECT = 11, 13
 
 SERVER_CRASHED = 4015  # the close code after which clients resume
+SESSION_TIMED_OUT = 4009  # after this one they begin anew
 DISCOVERY_LEN = 74
 KEEP_ALIVE_LEN = 8
 KEEP_ALIVE_OF_INTERACTIONS = b"\xc9" + bytes(8)
@@ -101,11 +102,6 @@ class VoiceServer:
             raise AssertionError(f"not within {timeout} s: {self!r}") from None
 
     @property
-    def sessions_count(self) -> int:
-        """How often a session was described, or resumed."""
-        return self.resumed_count + len(self.selected)
-
-    @property
     def payloads(self) -> list[bytes]:
         """What the client said."""
         return [packet.payload for packet in self.heard]
@@ -138,7 +134,7 @@ class VoiceServer:
         await self.describe(self.generations[-1].key)
 
     async def drop(self, code: int = SERVER_CRASHED) -> None:
-        """Close the gateway's socket, in such a way that the client resumes."""
+        """Close the gateway's socket, by default in such a way that the client resumes."""
         assert self._socket is not None
         await self._socket.close(code=code)
 
@@ -200,6 +196,7 @@ class VoiceServer:
         elif operation == RESUME:
             self.resumed_count += 1
             await self._send(RESUMED, None)
+            await self.describe_again()  # without which discord.py does not take itself for connected again
         self._pulse()
 
     def _ready(self) -> dict[str, Any]:
