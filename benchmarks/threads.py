@@ -1,6 +1,10 @@
-"""Threads: two sealers on two cores, short bursts beside a busy Python thread, long ones that let others run."""
+"""Threads: two sealers on two cores, short bursts beside a busy Python thread, long ones that let others run.
+
+Two processes, which share no lock and no GIL, show what the machine itself gives for a second core.
+"""
 
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -14,16 +18,21 @@ _HEADER = bytes.fromhex("8078000100000000000a0d10")
 
 
 def measure(*, full: bool) -> dict[str, Any]:
-    """Three figures for each mode."""
+    """The figures of each mode."""
     return {mode.value: _measure(mode, full=full) for mode in dvcrypto.Mode}
 
 
 def _measure(mode: dvcrypto.Mode, *, full: bool) -> dict[str, Any]:
     rounds, seconds = (9, 1.0) if full else (5, 0.4)
-    speedups = [_packets_a_second(mode, 2, seconds) / _packets_a_second(mode, 1, seconds) for _ in range(rounds)]
+    threads, processes = [], []
+    for _ in range(rounds):
+        alone = _packets_a_second(mode, 1, seconds)
+        threads.append(_packets_a_second(mode, 2, seconds) / alone)
+        processes.append(_in_processes(mode, 2, seconds) / alone)
     waits = sorted(_waits_beside_a_busy_thread(mode, 3000 if full else 1000))
     return {
-        "two threads, bursts of 64 x 1200 bytes, x one thread": statistics.median(speedups),
+        "two threads, bursts of 64 x 1200 bytes, x one thread": statistics.median(threads),
+        "two processes, the same, x one thread": statistics.median(processes),
         "25 x 200 bytes beside a busy thread, median ms": 1e3 * statistics.median(waits),
         "25 x 200 bytes beside a busy thread, 99th percentile ms": 1e3 * waits[len(waits) * 99 // 100],
         "share of its speed a busy thread keeps beside bursts of 4096 x 1200 bytes": _share_kept(mode, seconds),
@@ -49,6 +58,32 @@ def _packets_a_second(mode: dvcrypto.Mode, threads: int, seconds: float) -> floa
     for worker in workers:
         worker.join()
     return sum(sealed) / seconds
+
+
+_PROCESS = """
+import sys
+from benchmarks.threads import _packets_a_second
+mode, seconds = sys.argv[1], float(sys.argv[2])
+_packets_a_second(mode, 1, 0.01)
+print(flush=True)
+input()
+print(_packets_a_second(mode, 1, seconds))
+"""
+
+
+def _in_processes(mode: dvcrypto.Mode, count: int, seconds: float) -> float:
+    command = [sys.executable, "-c", _PROCESS, mode.value, str(seconds)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(count)
+    ]
+    for process in processes:
+        assert process.stdout
+        process.stdout.readline()  # it is ready
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return sum(float(process.communicate()[0]) for process in processes)
 
 
 class _Busy:

@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import types
@@ -98,6 +99,20 @@ def test_what_people_start_with_has_an_example() -> None:
         dvcrypto.choose_mode,
     ):
         assert ">>>" in (thing.__doc__ or "")
+
+
+PAGES = [page for page in (PACKAGE.parent / "README.md", *(PACKAGE.parent / "docs").glob("*.md")) if page.exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_on_a_page_runs_from_its_top_to_its_end(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DVCRYPTO_MODE", raising=False)
+    names: dict[str, object] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        exec(compile(block, page.name, "exec"), names)
+    for value in names.values():
+        if isinstance(value, socket.socket):
+            value.close()
 
 
 # Importing

@@ -33,6 +33,12 @@ def installed() -> tuple[str, Any]:
     return found[0], importlib.import_module(MODULES[found[0]])
 
 
+def receives() -> bool:
+    """Whether the library that is here has a receiver."""
+    name, _ = installed()
+    return name == "py-cord" or (name == "discord.py" and _is_installed("discord-ext-voice-recv"))
+
+
 def _is_installed(name: str) -> bool:
     try:
         importlib.metadata.version(name)
@@ -83,8 +89,10 @@ class Peer:
             raise AssertionError(f"{self.name} did not log in; unknown requests: {self.server.unknown}")
 
     async def close(self) -> None:
-        """Log out."""
+        """Leave, and log out. py-cord, told to log out only, hangs up first and then waits long for an answer."""
         if self.client is not None:
+            for voice in list(self.client.voice_clients):
+                await asyncio.wait_for(voice.disconnect(force=True), 20)
             await asyncio.wait_for(self.client.close(), 20)
         if self._running is not None:
             self._running.cancel()  # py-cord would connect anew first
@@ -109,6 +117,22 @@ class Peer:
 
         voice.play(self.source(frames), after=after)
         return done
+
+    async def join_to_listen(self) -> Any:
+        """Connect to the voice channel, with what the library receives by."""
+        if self.name == "discord.py":
+            return await self.join(cls=importlib.import_module("discord.ext.voice_recv").VoiceRecvClient)
+        return await self.join()
+
+    def listen(self, voice: Any) -> list[bytes]:
+        """Receive by the library's own receiver: the list that its Opus frames go to as they come."""
+        heard: list[bytes] = []
+        if self.name == "discord.py":
+            receiver = importlib.import_module("discord.ext.voice_recv")
+            voice.listen(receiver.BasicSink(lambda _, data: heard.append(data.opus), decode=False))
+        else:
+            voice.start_recording(_sink_class(self.library.sinks.Sink)(voice, heard))
+        return heard
 
     def set_counter(self, voice: Any, count: int) -> None:
         """Set the library's own count of packets."""
@@ -146,6 +170,28 @@ def _source_class(base: type) -> Callable[[Iterable[bytes]], Any]:
             return True
 
     return Frames
+
+
+def _sink_class(base: type) -> Callable[[Any, list[bytes]], Any]:
+    class OpusSink(base):  # type: ignore[misc]
+        """With what py-cord's reader asks of a sink, and its own sinks lack."""
+
+        __sink_listeners__ = ()
+
+        def __init__(self, voice: Any, heard: list[bytes]) -> None:
+            super().__init__()
+            self.vc, self._heard = voice, heard
+
+        def is_opus(self) -> bool:
+            return True
+
+        def walk_children(self) -> tuple[()]:
+            return ()
+
+        def write(self, data: Any, _: Any) -> None:
+            self._heard.append(data.opus)
+
+    return OpusSink
 
 
 @contextlib.asynccontextmanager

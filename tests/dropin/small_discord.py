@@ -34,7 +34,7 @@ BOT_ID, GUILD_ID, CHANNEL_ID, SPEAKER_ID, EVERYONE = 1001, 2001, 3001, 4001, 200
 TOKEN = "MTAwMQ.aaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbbb"
 GATEWAY_HOST, VOICE_HOST = "gateway.discord.gg", "small.discord.media"
 HOSTS = ["discord.com", "*.discord.com", "*.discord.gg", "*.discord.media", "discordapp.com", "localhost"]
-NETWORK_SECONDS = 0.1
+NETWORK_SECONDS = 0.05
 """Between a request to join and each of its answers. discord.py and its like can miss an event that comes as soon as
 they have asked, or the second of two that come at once, and then wait for ever."""
 JOINED = "2020-01-01T00:00:00.000000+00:00"
@@ -132,7 +132,7 @@ class _Gateway:
 
     def __init__(self, discord: SmallDiscord) -> None:
         self._discord = discord
-        self._socket = web.WebSocketResponse(compress=False)  # curl offers it, and does not understand it
+        self._socket = web.WebSocketResponse(compress=False, timeout=0.5)  # curl offers it, and does not understand it
         self._zlib: Any = None
         self._is_joined = False
         self._sequence = 0

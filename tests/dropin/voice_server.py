@@ -113,6 +113,11 @@ class VoiceServer:
             f" faults {self.faults[:3]}>"
         )
 
+    @property
+    def description_count(self) -> int:
+        """Of session descriptions that the client took: it then says that it does not speak."""
+        return sum(message["op"] == SPEAKING and message["d"]["speaking"] == 0 for message in self.messages)
+
     # What a test tells it to do.
 
     async def describe(self, key: bytes | None = None) -> None:
@@ -171,7 +176,7 @@ class VoiceServer:
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """A connection to the voice gateway, from hello to its end."""
-        socket = web.WebSocketResponse(compress=False)
+        socket = web.WebSocketResponse(compress=False, timeout=0.5)
         await socket.prepare(request)
         self.sockets.add(socket)
         self._socket = socket
