@@ -15,16 +15,17 @@ from receive_cases import CASES, LAST, OPUS, SSRC, Case, last, rtp, sealer
 from small_discord import SPEAKER_ID, SmallDiscord
 from voice_server import SPEAKER_SSRC
 
-import dvcrypto
+import dvcrypto.dropin
 
 pytest.importorskip("hikariwave", exc_type=ImportError)
 
-from hikariwave.audio.player import AudioPlaybackState
+from hikariwave.audio.player import AudioPlaybackState, AudioPlayer
 from hikariwave.config import Config
 from hikariwave.connection import VoiceConnection
 from hikariwave.internal.constants import Audio, Opcode
 from hikariwave.internal.tasks import TaskManager
 from hikariwave.networking.gateway import GatewayReadyPayload, GatewaySessionDescriptionPayload
+from hikariwave.networking.server import VoiceServer
 
 Install = Callable[..., None]
 MODES = (GCM, XCHACHA)
@@ -103,6 +104,37 @@ async def play(connection: Any, frames: Sequence[bytes]) -> list[bytes]:
         await player._play_internal(SimpleNamespace(_volume=1), None)
     connection._server = server
     return sent
+
+
+# Installing.
+
+
+def replaced() -> list[object]:
+    """What is replaced, as it is now."""
+    return [
+        vars(VoiceConnection)["_connect"],
+        vars(AudioPlayer)["_generate_rtp"],
+        vars(VoiceServer)["_rtp_packet"],
+    ]
+
+
+def test_all_is_replaced_and_put_back(install: Install) -> None:
+    before = replaced()
+    install()
+    (status,) = (library for library in dvcrypto.dropin.status() if library.name == "hikari-wave")
+    assert status.state == "replaced"
+    assert len(status.replaced) == len(before)
+    assert all(old is not new for old, new in zip(before, replaced(), strict=True))
+    dvcrypto.dropin.uninstall()
+    assert replaced() == before
+
+
+def test_a_release_that_seals_elsewhere_is_left_alone(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = replaced()
+    monkeypatch.setattr(AudioPlayer, "_play_internal", lambda self: None)
+    with pytest.warns(dvcrypto.dropin.DropinWarning, match="_play_internal is not as expected"):
+        install()
+    assert replaced() == before
 
 
 # Sending.

@@ -20,11 +20,11 @@ from receive_cases import CASES, LAST, OPUS, SSRC, Case, last, rtp, sealer
 from small_discord import SPEAKER_ID, SmallDiscord
 from voice_server import SPEAKER_SSRC
 
-import dvcrypto
+import dvcrypto.dropin
 
 pytest.importorskip("interactions.api.voice.recorder", exc_type=ImportError)
 
-from interactions.api.voice import audio_writer, recorder, voice_gateway
+from interactions.api.voice import audio, audio_writer, recorder, voice_gateway
 
 Install = Callable[..., None]
 MODES = (GCM, XCHACHA)
@@ -82,6 +82,35 @@ def send(gateway: Any, payload: bytes) -> bytes:
     """Send a payload as the player does: the packet on the wire."""
     gateway.send_packet(payload, ENCODER, needs_encode=False)
     return bytes(gateway.heard.recv(4096))
+
+
+# Installing.
+
+
+def replaced() -> list[object]:
+    """What is replaced, as it is now."""
+    gateway_class, audio_class, recorder_class = voice_gateway.VoiceGateway, audio.RawInputAudio, recorder.Recorder
+    gateway = [vars(gateway_class)[name] for name in ("generate_packet", "dispatch_opcode", "wait_until_ready")]
+    return [*gateway, vars(recorder_class)["run"], vars(audio_class)["ingest"]]
+
+
+def test_all_is_replaced_and_put_back(install: Install) -> None:
+    before = replaced()
+    install()
+    (status,) = (library for library in dvcrypto.dropin.status() if library.name == "discord-py-interactions")
+    assert status.state == "replaced"
+    assert len(status.replaced) == len(before)
+    assert all(old is not new for old, new in zip(before, replaced(), strict=True))
+    dvcrypto.dropin.uninstall()
+    assert replaced() == before
+
+
+def test_a_release_that_seals_elsewhere_is_left_alone(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = replaced()
+    monkeypatch.setattr(voice_gateway.VoiceGateway, "send_packet", lambda self: None)
+    with pytest.warns(dvcrypto.dropin.DropinWarning, match="send_packet is not as expected"):
+        install()
+    assert replaced() == before
 
 
 # Sending.
