@@ -131,7 +131,7 @@ def test_all_is_replaced_and_put_back(install: Install) -> None:
 
 def test_a_release_that_seals_elsewhere_is_left_alone(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     before = replaced()
-    monkeypatch.setattr(AudioPlayer, "_play_internal", lambda self: None)
+    monkeypatch.setattr(AudioPlayer, "_play_internal", lambda _: None)
     with pytest.warns(dvcrypto.dropin.DropinWarning, match="_play_internal is not as expected"):
         install()
     assert replaced() == before
@@ -303,7 +303,7 @@ ORIGINAL = {
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("mode", MODES)
 async def test_what_the_original_gets_wrong(mode: str, case: Case) -> None:
-    """The table of docs/drop-in.md; a release that does better shows here."""
+    """A release that does better shows here."""
     right = await record(mode, case) == (list(case.speech), set())
     assert right == (case.name not in ORIGINAL)
 

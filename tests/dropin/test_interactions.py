@@ -107,7 +107,7 @@ def test_all_is_replaced_and_put_back(install: Install) -> None:
 
 def test_a_release_that_seals_elsewhere_is_left_alone(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     before = replaced()
-    monkeypatch.setattr(voice_gateway.VoiceGateway, "send_packet", lambda self: None)
+    monkeypatch.setattr(voice_gateway.VoiceGateway, "send_packet", lambda _: None)
     with pytest.warns(dvcrypto.dropin.DropinWarning, match="send_packet is not as expected"):
         install()
     assert replaced() == before
@@ -314,7 +314,7 @@ ORIGINAL = {
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_the_original_gets_wrong(gateway: Any, monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
-    """The table of docs/drop-in.md; a release that does better shows here."""
+    """A release that does better shows here."""
     describe(gateway, GCM, os.urandom(32))
     right = record(gateway, monkeypatch, case) == Recorded(list(case.speech), "")
     assert right == (case.name not in ORIGINAL)
