@@ -19,6 +19,7 @@ _LONGEST_DATAGRAM: Final = 4096  # the most that a library reads
 _LONGEST_BURST: Final = 64
 _SELECT_SECONDS: Final = 30
 _CLOSED_SECONDS: Final = 0.05  # until a closed socket may have been replaced by another one
+NO_SPEECH: Final = "the packet does not open, or there is no speech in it"
 _RTCP_TYPES: Final = range(200, 205)  # those that the libraries tell from RTP
 
 
@@ -92,10 +93,14 @@ class ReaderOpener:
                 _log.log(level, "a packet of %d bytes did not open: %s", len(datagrams[index]), burst.reason(index))
         return packets
 
-    def open_speech(self, mode: str, key: Any, datagrams: Sequence[bytes]) -> list[OpenedPacket | None]:
-        """Open a burst; None also for RTCP, and for RTP without payload."""
-        packets = self.open_burst(mode, key, datagrams)
-        return [packet if packet and not packet.is_rtcp and packet.payload else None for packet in packets]
+    def open_speech(self, mode: str, key: Any, datagram: bytes) -> OpenedPacket | None:
+        """Open one packet; None also for RTCP, and for RTP without payload."""
+        if key is not self._key or mode != self._mode:
+            self._renew(mode, key)
+        packet = _open_or_none(self._openers[0][1], datagram)
+        if packet is None:
+            (packet,) = self.open_burst(mode, key, [datagram])  # which tries the key before, and tells why
+        return packet if packet and not packet.is_rtcp and packet.payload else None
 
     def _renew(self, mode: str, key: Any) -> None:
         known_by = (mode, fingerprint(key))

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from dvcrypto.dropin._library import Library
-from dvcrypto.dropin._receiving import ReaderOpener
+from dvcrypto.dropin._receiving import NO_SPEECH, ReaderOpener
 from dvcrypto.dropin._replacing import Replacement, method, relied_on
 from dvcrypto.dropin._sending import MODES, ClientSealer, choose
 from dvcrypto.errors import NoCommonMode, OpenError
@@ -100,13 +100,12 @@ class _Session:
         """The payload of the packet that was opened; else it is opened here. Raises OpenError."""
         packet = self.opened or self.open(audio)
         if packet is None:
-            message = "the packet does not open, or there is no speech in it"
-            raise OpenError(message)
+            raise OpenError(NO_SPEECH)
         return packet.payload
 
     def open(self, datagram: bytes) -> OpenedPacket | None:
         """Open a packet; None where that fails or there is no speech in it."""
-        return self._opener.open_speech(self._mode, self._connection._secret, [datagram])[0]
+        return self._opener.open_speech(self._mode, self._connection._secret, datagram)
 
 
 def _session(connection: Any) -> _Session | None:

@@ -11,18 +11,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from dvcrypto.dropin._library import Library
-from dvcrypto.dropin._receiving import ReaderOpener, call, drain
+from dvcrypto.dropin._receiving import NO_SPEECH, ReaderOpener, call, drain
 from dvcrypto.dropin._replacing import Replacement, method, relied_on
 from dvcrypto.dropin._sending import ClientSealer, choose
-from dvcrypto.errors import NoCommonMode
-from dvcrypto.opening import Opener
+from dvcrypto.errors import NoCommonMode, OpenError
 
 _GATEWAY = "interactions.api.voice.voice_gateway:VoiceGateway"
 _AUDIO = "interactions.api.voice.audio:RawInputAudio"
 _RECORDER = "interactions.api.voice.recorder:Recorder"
 
 _READY: Final = 2  # the gateway's operation code
-_OPUS_HEADER: Final = struct.Struct(">BBHII")
+_HEADER: Final = struct.Struct(">BBHII")
 _VERSION: Final = 0x80
 _OPUS: Final = 0x78
 _WAIT_SECONDS: Final = 0.01  # as the library's; a recorder that was stopped ends after it
@@ -61,7 +60,7 @@ def _take_over(gateway: Any) -> None:
     sealer = ClientSealer(used=0, ended=end)
 
     def generate_packet(data: bytes) -> bytes:
-        header = _OPUS_HEADER.pack(_VERSION, _OPUS, gateway.sock_sequence, gateway.timestamp, gateway.ssrc)
+        header = _HEADER.pack(_VERSION, _OPUS, gateway.sock_sequence, gateway.timestamp, gateway.ssrc)
         return sealer.seal(gateway.selected_mode, gateway.secret, header, data)
 
     gateway.generate_packet = generate_packet
@@ -112,8 +111,8 @@ def _run(recorder: Any) -> None:
             datagrams = drain(socket, _WAIT_SECONDS)
             if recorder.state.ws.secret:  # a gateway that has no key yet has no socket either
                 gateway = recorder.state.ws
-            packets = opener.open_speech(gateway.selected_mode, gateway.secret, datagrams)
-            for datagram, packet in zip(datagrams, packets, strict=True):
+            for datagram in datagrams:
+                packet = opener.open_speech(gateway.selected_mode, gateway.secret, datagram)
                 if packet is not None:
                     recorder._dvcrypto_opened = packet
                     call(_record, recorder, datagram)
@@ -130,12 +129,12 @@ def _record(recorder: Any, datagram: bytes) -> None:
 
 def _ingest(audio: Any, data: bytes) -> bytes | None:
     """Takes in the packet that the recorder has just opened; else opens it here. Raises OpenError."""
-    recorder = audio._recorder
+    recorder, gateway = audio._recorder, audio._recorder.state.ws
     opened = vars(recorder).pop("_dvcrypto_opened", None)
+    opened = opened or ReaderOpener().open_speech(gateway.selected_mode, gateway.secret, data)
     if opened is None:
-        opened = Opener(recorder.state.ws.selected_mode, recorder.state.ws.secret).open(data)
-    header = opened.header
-    audio.ssrc, audio.sequence, audio.audio_timestamp = header.ssrc, header.sequence, header.timestamp
+        raise OpenError(NO_SPEECH)
+    _, _, audio.sequence, audio.audio_timestamp, audio.ssrc = _HEADER.unpack_from(data)
     if recorder.recording_whitelist and audio.user_id not in recorder.recording_whitelist:
         return None
     audio.decoded = recorder.get_decoder(audio.ssrc).decode(opened.payload)
