@@ -336,6 +336,19 @@ async def test_who_speaks_is_told_by_what_opens(install: Install) -> None:
     assert connection._server._buffers == {}
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_rtcp_is_not_speech_whoever_it_may_seem_to_be_of(install: Install, mode: str) -> None:
+    """Where RTP has its SSRC, a report is sealed already, and can look like anyone's."""
+    install()
+    connection, key = connected(), os.urandom(32)
+    connection._client._cache.check_ssrc_connected = lambda _: True
+    await describe(connection, mode, key)
+    report = bytes.fromhex("80c80006") + SSRC.to_bytes(4) + bytes(20)
+    connection._server._rtp_packet(sealer(CIPHERS[mode](key))(report))
+    assert connection._server._buffers == {}
+    assert connection._client.events == []
+
+
 # End to end.
 
 
