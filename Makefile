@@ -20,7 +20,7 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c bench bench-engines lint format clean
+.PHONY: help demo test test-c dropin bench bench-engines lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -34,6 +34,9 @@ test: test-c $(VENV)/.ready ## Run all tests
 
 test-c: build/test_csrc ## Run the C layer's own tests, without Python
 	@build/test_csrc
+
+dropin: $(VENV)/.nox ## Run each library that dvcrypto drops in, end to end; DROPIN_ARGS="-s dropin-disnake" for one
+	@$(BIN)/nox $(DROPIN_ARGS)
 
 bench: $(VENV)/.bench ## Benchmarks beside the limit and beside other libraries; BENCH_ARGS=--full, --json, SECTION
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -53,7 +56,7 @@ format: $(VENV)/.lint ## Format the code
 	@$(BIN)/clang-format -i $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
 
 clean: ## Remove all that was made
-	rm -rf $(VENV) build dist *.egg-info dvcrypto/_native.*so dvcrypto/_native.c
+	rm -rf $(VENV) .nox build dist *.egg-info dvcrypto/_native.*so dvcrypto/_native.c
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
@@ -85,6 +88,10 @@ $(VENV)/.ready: $(NATIVE) $(PACKAGING) build/.system build/.prefix
 $(VENV)/.bench: $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --group bench
 	@-$(BIN)/python -m pip install --quiet --no-deps discord-native-voice
+	@touch $@
+
+$(VENV)/.nox: $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --group dropin
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import nox
 
-nox.needs_version = ">=2025.2"
+nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = False

@@ -31,7 +31,7 @@ typedef struct dv_cipher {
 dv_result dv_cipher_init(dv_cipher *cipher, dv_mode mode, dv_direction direction, const uint8_t key[DV_KEY_LEN]);
 void dv_cipher_wipe(dv_cipher *cipher);
 
-/* As in engine.h. The nonce has DV_NONCE_MAX_LEN bytes, of which the mode uses the first 12 or all 24. */
+/* As in engine.h. Of the nonce the mode uses the first 12 bytes, or 24. */
 bool dv_cipher_seal(dv_cipher *cipher, const uint8_t *nonce, const uint8_t *aad, size_t aad_len, const uint8_t *plain,
                     size_t plain_len, uint8_t *out);
 bool dv_cipher_open(dv_cipher *cipher, const uint8_t *nonce, const uint8_t *aad, size_t aad_len, const uint8_t *sealed,

@@ -37,7 +37,8 @@ typedef enum dv_result {
     DV_ERROR_CAPACITY,  /* the output is too small */
     DV_ERROR_OVERLAP,   /* an input overlaps the output without starting exactly at its own place in it */
     DV_ERROR_PACKET,    /* a packet or frame cannot be sealed: see dv_refusal */
-    DV_ERROR_CHANGED    /* a frame is no longer what was planned; the output was wiped */
+    DV_ERROR_CHANGED,   /* a frame is no longer what was planned; the output was wiped */
+    DV_ERROR_TAG        /* a message without its right tag; the output was wiped */
 } dv_result;
 
 /* What became of one packet that was opened. */
@@ -135,8 +136,19 @@ typedef struct dv_engine_info {
     size_t range_to[4];      /* the length after the last one; SIZE_MAX is no end */
 } dv_engine_info;
 
+/* What an AEAD takes by itself, without packets. The caller owns all of it. */
+typedef struct dv_message {
+    const uint8_t *nonce;
+    size_t nonce_len;
+    const uint8_t *aad;
+    size_t aad_len;
+    const uint8_t *text; /* the plaintext; when it is opened, the ciphertext and then the tag */
+    size_t text_len;
+} dv_message;
+
 typedef struct dv_sealer dv_sealer;
 typedef struct dv_opener dv_opener;
+typedef struct dv_aead dv_aead;
 
 /* Before anything else, from one thread: prepares the linked libraries and chooses the engines. Again, it does nothing. */
 dv_result dv_init(void);
@@ -216,5 +228,31 @@ void dv_opener_count(dv_opener *opener, uint64_t *counts); /* packets so far by 
  */
 dv_result dv_opener_open_burst(dv_opener *opener, const uint8_t *const *packets, const size_t *packet_lens,
                                size_t count, uint8_t *out, size_t out_capacity, dv_opened *opened);
+
+/*
+ * An AEAD by itself: never the same nonce for two messages is then the caller's to see to. AES-GCM takes keys of 16, 24 and
+ * 32 bytes and nonces of 8 to 128; the mode's engines serve 32 and 12, OpenSSL the others. XChaCha20-Poly1305 takes 32 and
+ * 24. One aead seals and opens, for any thread, and in a forked child too. Copies the key.
+ */
+dv_result dv_aead_new(dv_aead **aead, int mode, const uint8_t *key, size_t key_len);
+void dv_aead_free(dv_aead *aead); /* wipes the key; NULL is allowed */
+
+/*
+ * Seal text_len bytes to text_len + DV_TAG_LEN, or the other way round. The text may start where the output does; any other
+ * overlap is refused. DV_ERROR_ARGUMENT for a nonce of a wrong length and for what is longer than the AEAD allows: in AES-GCM
+ * plaintext and associated data may have INT32_MAX bytes each, which is what OpenSSL takes at once.
+ */
+dv_result dv_aead_seal(dv_aead *aead, const dv_message *plain, uint8_t *out, size_t out_capacity);
+dv_result dv_aead_open(dv_aead *aead, const dv_message *sealed, uint8_t *out, size_t out_capacity);
+
+/*
+ * Ciphers that no mode uses, but that packets were sealed with by mistake or long ago: for telling so. The tag is in the last
+ * 16 bytes of a ChaCha20-Poly1305 text (RFC 8439, nonce of 12 bytes), and in the first 16 of an XSalsa20-Poly1305 text
+ * (NaCl's secretbox, nonce of 24). What is opened is 16 bytes shorter. They return 1, or 0 where the tag is wrong.
+ */
+int dv_legacy_open_chacha20poly1305(const uint8_t *key, const uint8_t *nonce, const uint8_t *aad, size_t aad_len,
+                                    const uint8_t *sealed, size_t sealed_len, uint8_t *out);
+int dv_legacy_open_xsalsa20poly1305(const uint8_t *key, const uint8_t *nonce, const uint8_t *sealed, size_t sealed_len,
+                                    uint8_t *out);
 
 #endif

@@ -1,6 +1,7 @@
 """Seal and open bursts of Discord voice and video packets at C speed."""
 
 from dvcrypto.bursts import Burst
+from dvcrypto.diagnosis import Diagnosis, Field, Mistake, diagnose
 from dvcrypto.errors import (
     AuthenticationFailed,
     DvcryptoError,
@@ -24,10 +25,13 @@ from dvcrypto.sealing import RtpStream, Sealer
 __all__ = [
     "AuthenticationFailed",
     "Burst",
+    "Diagnosis",
     "DvcryptoError",
     "Engine",
     "EngineUnavailable",
+    "Field",
     "Malformed",
+    "Mistake",
     "Mode",
     "NoCommonMode",
     "NonceExhausted",
@@ -50,6 +54,7 @@ __all__ = [
     "Truncated",
     "aes_accelerated",
     "choose_mode",
+    "diagnose",
     "engines",
     "versions",
 ]

@@ -30,6 +30,11 @@ static int dv_python_seal_frame(dv_sealer *sealer, dv_stream *stream, size_t pac
                                 uint32_t advance, uintptr_t list_id);
 static int dv_python_open(dv_opener *opener, uintptr_t packet_id, uintptr_t list_id);
 static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t list_id);
+static dv_aead *dv_python_aead(int mode, uintptr_t key_id);
+static int dv_python_aead_seal(dv_aead *aead, uintptr_t nonce_id, uintptr_t text_id, uintptr_t aad_id,
+                               uintptr_t target_id, uintptr_t list_id);
+static int dv_python_aead_open(dv_aead *aead, uintptr_t nonce_id, uintptr_t text_id, uintptr_t aad_id,
+                               uintptr_t target_id, uintptr_t list_id);
 """
 
 INSTALL = """\

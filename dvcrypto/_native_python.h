@@ -340,3 +340,128 @@ static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t
     release(&burst);
     return result;
 }
+
+/* A contiguous buffer of native unsigned bytes, held until it is released. 0 where the object is none; no exception is left. */
+static int hold_octets(PyObject *object, int flags, Py_buffer *held)
+{
+    if (PyObject_GetBuffer(object, held, PyBUF_ND | PyBUF_FORMAT | flags) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    const char *format = held->format ? held->format : "B";
+    if (*format == '@')
+        format++;
+    if (!strcmp(format, "B") || !strcmp(format, "c"))
+        return 1;
+    PyBuffer_Release(held);
+    return 0;
+}
+
+/*
+ * Bytes that nobody can change: the object itself, or a copy of its buffer. The libraries read a sealed text twice, and both
+ * must see the same. NULL, without an exception, where it is no buffer.
+ */
+static PyObject *settled(PyObject *object)
+{
+    Py_buffer held;
+    if (PyBytes_Check(object)) {
+        Py_INCREF(object);
+        return object;
+    }
+    if (!hold_octets(object, 0, &held))
+        return NULL;
+    PyObject *copy = PyBytes_FromStringAndSize(held.buf, held.len);
+    PyBuffer_Release(&held);
+    if (!copy)
+        PyErr_Clear();
+    return copy;
+}
+
+/* A key that the caller frees; NULL where it is not bytes-like, has a length that the mode has not, or without memory. */
+static dv_aead *dv_python_aead(int mode, uintptr_t key_id)
+{
+    dv_aead *aead = NULL;
+    Py_buffer key;
+    if (hold_octets((PyObject *)key_id, 0, &key)) {
+        dv_aead_new(&aead, mode, key.buf, (size_t)key.len);
+        PyBuffer_Release(&key);
+    }
+    return aead;
+}
+
+/* One of dv_aead_seal and dv_aead_open, and how much longer than its text the result is. */
+typedef struct aead_work {
+    dv_result (*call)(dv_aead *aead, const dv_message *message, uint8_t *out, size_t out_capacity);
+    int extra_len;
+} aead_work;
+
+static dv_result work_into(const aead_work *work, dv_aead *aead, const dv_message *message, size_t out_len,
+                           PyObject *target)
+{
+    Py_buffer out;
+    if (!hold_octets(target, PyBUF_WRITABLE, &out))
+        return DV_ERROR_ARGUMENT;
+    dv_result result = (size_t)out.len == out_len ? work->call(aead, message, out.buf, out_len) : DV_ERROR_CAPACITY;
+    PyBuffer_Release(&out);
+    return result;
+}
+
+static dv_result work_new(const aead_work *work, dv_aead *aead, const dv_message *message, size_t out_len,
+                          uintptr_t list_id)
+{
+    uint8_t *out;
+    PyObject *made = new_bytes(out_len, &out);
+    if (!made)
+        return DV_ERROR_MEMORY;
+    dv_result result = work->call(aead, message, out, out_len);
+    if (result == DV_DONE)
+        return give(list_id, made);
+    Py_DECREF(made);
+    return result;
+}
+
+/*
+ * Append the result; where target_id is not 0 it is a writable buffer of exactly that length, which takes it. The arguments
+ * are bytes-like, and the associated data may be None.
+ */
+static dv_result do_work(const aead_work *work, dv_aead *aead, uintptr_t nonce_id, uintptr_t text_id, uintptr_t aad_id,
+                         uintptr_t target_id, uintptr_t list_id)
+{
+    int has_aad = (PyObject *)aad_id != Py_None;
+    PyObject *nonce = settled((PyObject *)nonce_id), *text = settled((PyObject *)text_id);
+    PyObject *aad = has_aad ? settled((PyObject *)aad_id) : NULL;
+    dv_result result = DV_ERROR_ARGUMENT;
+    if (nonce && text && (aad || !has_aad)) {
+        dv_message message = {
+            (const uint8_t *)PyBytes_AsString(nonce),
+            (size_t)PyBytes_Size(nonce),
+            aad ? (const uint8_t *)PyBytes_AsString(aad) : NULL,
+            aad ? (size_t)PyBytes_Size(aad) : 0,
+            (const uint8_t *)PyBytes_AsString(text),
+            (size_t)PyBytes_Size(text),
+        };
+        /* Below 0 is a sealed text without a whole tag, which the call refuses. */
+        Py_ssize_t signed_len = PyBytes_Size(text) + work->extra_len;
+        size_t out_len = signed_len < 0 ? 0 : (size_t)signed_len;
+        result = target_id ? work_into(work, aead, &message, out_len, (PyObject *)target_id)
+                           : work_new(work, aead, &message, out_len, list_id);
+    }
+    Py_XDECREF(nonce);
+    Py_XDECREF(text);
+    Py_XDECREF(aad);
+    return result;
+}
+
+static int dv_python_aead_seal(dv_aead *aead, uintptr_t nonce_id, uintptr_t text_id, uintptr_t aad_id,
+                               uintptr_t target_id, uintptr_t list_id)
+{
+    static const aead_work work = {dv_aead_seal, DV_TAG_LEN};
+    return do_work(&work, aead, nonce_id, text_id, aad_id, target_id, list_id);
+}
+
+static int dv_python_aead_open(dv_aead *aead, uintptr_t nonce_id, uintptr_t text_id, uintptr_t aad_id,
+                               uintptr_t target_id, uintptr_t list_id)
+{
+    static const aead_work work = {dv_aead_open, -DV_TAG_LEN};
+    return do_work(&work, aead, nonce_id, text_id, aad_id, target_id, list_id);
+}

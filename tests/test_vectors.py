@@ -88,10 +88,10 @@ def check_both_directions(raw: RawEngines, engine: str, cases: list[Case]) -> No
 # Project Wycheproof, testvectors_v1
 
 
-def wycheproof(path: Path, nonce_bits: int) -> list[Case]:
-    """The tests of a file with 256-bit keys, such nonces and 128-bit tags."""
+def wycheproof(path: Path, nonce_bits: int, key_bits: int = 256) -> list[Case]:
+    """The tests of a file with such keys and nonces, and 128-bit tags."""
     groups = json.loads(path.read_text(encoding="utf-8"))["testGroups"]
-    sizes = (256, nonce_bits, 128)
+    sizes = (key_bits, nonce_bits, 128)
     wanted = [group for group in groups if (group["keySize"], group["ivSize"], group["tagSize"]) == sizes]
     return [
         Case(

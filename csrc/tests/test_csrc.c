@@ -905,6 +905,7 @@ int main(int argc, char **argv)
     test_framing();
     test_sealer();
     test_opener();
+    test_aead();
     test_packetizers();
     group(NULL);
     printf("%zu passed, %zu failed\n", passed_in_all, failed_in_all);

@@ -105,6 +105,7 @@ int in_child(int (*work)(void *argument), void *argument);
 
 void test_sealer(void);
 void test_opener(void);
+void test_aead(void);
 void test_packetizers(void);
 
 #endif

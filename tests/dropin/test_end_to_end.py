@@ -147,7 +147,8 @@ async def test_at_the_end_of_the_nonces_the_connection_ends(install: Install, mo
         error = await peer.play(voice, opus.frames()[:50])
         assert isinstance(error, dvcrypto.NonceExhausted)
         await server.voice.until(lambda: not server.voice.sockets)
-        await peers.eventually(lambda: not voice.is_connected())
+        await peers.eventually(lambda: not peer.client.voice_clients)
+        assert not voice.is_connected()
         assert server.voice.payloads == list(opus.frames()[:20])
         assert server.voice.heard[-1].suffix == b"\xff\xff\xff\xff"
         assert server.voice.faults == []

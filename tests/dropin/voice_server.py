@@ -17,7 +17,7 @@ from packets import CIPHERS, GCM, XCHACHA, BadPacket, Cipher, open_sealed, rtp, 
 
 IDENTIFY, SELECT_PROTOCOL, READY, HEARTBEAT, SESSION_DESCRIPTION, SPEAKING, HEARTBEAT_ACK = range(7)
 RESUME, HELLO, RESUMED = 7, 8, 9
-CLIENTS_CONNECT, CLIENT_DISCONNECT = 11, 13
+CLIENTS_CONNECT, CLIENT_DISCONNECT, MEDIA_SINK_WANTS = 11, 13, 15
 
 SERVER_CRASHED = 4015  # the close code after which clients resume
 SESSION_TIMED_OUT = 4009  # after this one they begin anew
@@ -73,6 +73,7 @@ class VoiceServer:
         """Where the client's datagrams come from."""
         self._socket: web.WebSocketResponse | None = None
         self._udp: asyncio.DatagramTransport | None = None
+        self._waking: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
         self._sequence = 0
         self._sent_count = 0
@@ -240,6 +241,7 @@ class VoiceServer:
         self.datagrams.append(datagram)
         if len(datagram) >= DISCOVERY_LEN and datagram[:4] == struct.pack(">HH", 1, DISCOVERY_LEN - 4):
             self.send_raw(_discovered(datagram, address))
+            self._waking = asyncio.ensure_future(self._wake())
         elif datagram == KEEP_ALIVE_OF_INTERACTIONS:
             self.keep_alive_count += 1
         elif len(datagram) == KEEP_ALIVE_LEN:
@@ -248,6 +250,11 @@ class VoiceServer:
         else:
             self._hear(datagram)
         self._pulse()
+
+    async def _wake(self) -> None:
+        """Say something through the gateway: py-cord's loop sleeps on after its discovery until something comes."""
+        await asyncio.sleep(0.02)
+        await self._send(MEDIA_SINK_WANTS, {"any": 100})
 
     def _hear(self, datagram: bytes) -> None:
         for number, generation in reversed(list(enumerate(self.generations))):
