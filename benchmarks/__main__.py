@@ -11,9 +11,16 @@ from rich.console import Console
 from rich.table import Table
 
 import dvcrypto
-from benchmarks import growth, instructions, paths, speed, threads
+from benchmarks import dropin, growth, instructions, paths, speed, threads
 
-_SECTIONS = {"paths": paths, "speed": speed, "threads": threads, "growth": growth, "instructions": instructions}
+_SECTIONS = {
+    "paths": paths,
+    "speed": speed,
+    "threads": threads,
+    "growth": growth,
+    "dropin": dropin,
+    "instructions": instructions,
+}
 
 
 def main() -> int:

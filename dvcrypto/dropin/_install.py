@@ -7,7 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from importlib import metadata
+from importlib import _bootstrap, metadata
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final, Literal, NamedTuple
@@ -80,16 +80,18 @@ def install(*names: str, prefer: Mode | str | None = None) -> None:
             if library.name in (names or _LIBRARIES) and library.name not in _asked:
                 _asked[library.name] = None
         _watch()
-        for module in {_LIBRARIES[name].module for name in _asked} & sys.modules.keys():
-            _serve(module)
+    for module in {library.module for library in _LIBRARIES.values()}:
+        _wait_for(module)
+        if not _is_importing(module):  # by this thread, then
+            with _lock:
+                _serve(module)
 
 
 def uninstall() -> None:
     """Undo ``install``. A connection that dvcrypto seals for is sealed for by dvcrypto to its end."""
     with _lock:
         for served in _asked.values():
-            for replaced in reversed(served.replaced if served else ()):
-                replaced.undo()
+            _undo(served)
         _asked.clear()
         _sending.prefer(None)
         if _watcher in sys.meta_path:
@@ -126,35 +128,58 @@ def _version(library: Library) -> str | None:
         return None
 
 
+def _wait_for(module: str) -> None:
+    """Wait while another thread looks for the module or imports it: it may have begun before we watched.
+
+    Without our lock, which that thread wants at the end. The interpreter itself waits by this function.
+    """
+    _bootstrap._lock_unlock_module(module)  # type: ignore[attr-defined]
+
+
+def _is_importing(module: str) -> bool:
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
 def _serve(module: str) -> None:
     """Replace what is to be replaced, now that the module is imported."""
+    refused = []
     for name, served in _asked.items():
         library = _LIBRARIES[name]
-        if library.module == module and served is None:
-            _asked[name] = _replace(library)
+        if library.module == module and served is None and module in sys.modules:
+            result, refusal = _replace(library)
+            _asked[name] = result
+            refused.extend(refusal)
+    for message in refused:
+        warnings.warn(message, DropinWarning, stacklevel=3)
 
 
-def _replace(library: Library) -> _Served:
-    title = getattr(sys.modules[library.package], "__title__", None)
+def _replace(library: Library) -> tuple[_Served, list[str]]:
+    """What was done, and what to warn of."""
+    title = getattr(sys.modules.get(library.package), "__title__", None)
     if library.title and title != library.title:
-        return _Served((), (), f"the package {library.package!r} is of {title!r}")
+        return _Served((), (), f"the package {library.package!r} is of {title!r}"), []
     replacements = library.replacements()
     try:
         names = tuple(str(replacement) for replacement in replacements if not replacement.stays)
-        return _Served(tuple(replace(replacements)), names, "")
+        return _Served(tuple(replace(replacements)), names, ""), []
     except Unexpected as unexpected:
         tested = ", ".join(library.tested)
         version = _version(library) or "of an unknown version"
         message = f"{library.name} {version} is left alone, as {unexpected}; tested versions: {tested}"
-        warnings.warn(message, DropinWarning, stacklevel=2)
-        return _Served((), (), str(unexpected))
+        return _Served((), (), str(unexpected)), [message]
+
+
+def _undo(served: _Served | None) -> None:
+    for replaced in reversed(served.replaced if served else ()):
+        replaced.undo()
 
 
 class _Watcher(importlib.abc.MetaPathFinder):
-    """Sees the libraries' modules being imported."""
+    """Sees the libraries' modules being imported, and being reloaded."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if not any(served is None and _LIBRARIES[asked].module == name for asked, served in _asked.items()):
+        if not any(_LIBRARIES[asked].module == name for asked in _asked.copy()):
             return None
         for finder in sys.meta_path:
             spec = finder.find_spec(name, path, target) if finder is not self else None
@@ -165,7 +190,7 @@ class _Watcher(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads as another loader does, and then serves the library."""
+    """Loads as another loader does, and then serves the library. The module knows the other loader only."""
 
     def __init__(self, loader: importlib.abc.Loader) -> None:
         self._loader = loader
@@ -173,13 +198,24 @@ class _Loader(importlib.abc.Loader):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
+    def __reduce__(self) -> tuple[type["_Loader"], tuple[importlib.abc.Loader]]:
+        return _Loader, (self._loader,)
+
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        for where, attribute in ((module.__spec__, "loader"), (module, "__loader__")):
+            setattr(where, attribute, self._loader)
+        with _lock:
+            for asked in _asked:
+                if _LIBRARIES[asked].module == name:  # what a reload finds replaced outside of the module
+                    _undo(_asked[asked])
+                    _asked[asked] = None
         self._loader.exec_module(module)
         with _lock:
-            _serve(module.__name__)
+            _serve(name)
 
 
 _watcher = _Watcher()

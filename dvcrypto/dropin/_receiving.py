@@ -4,7 +4,8 @@ import logging
 import select
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from types import MethodType
 from typing import Any, Final
 
 from dvcrypto.dropin._replacing import Replacement, addition, method, value
@@ -20,7 +21,6 @@ _LONGEST_BURST: Final = 64
 _SELECT_SECONDS: Final = 30
 _CLOSED_SECONDS: Final = 0.05  # until a closed socket may have been replaced by another one
 NO_SPEECH: Final = "the packet does not open, or there is no speech in it"
-_RTCP_TYPES: Final = range(200, 205)  # those that the libraries tell from RTP
 
 
 def read_waiting(reader: Any) -> None:
@@ -79,7 +79,9 @@ class ReaderOpener:
         self._key: object = None
 
     def open_burst(self, mode: str, key: Any, datagrams: Sequence[bytes]) -> list[OpenedPacket | None]:
-        """Open a burst; None for what did not open, with the reason in the log."""
+        """Open a burst; None for what did not open, with the reason in the log. Nothing opens while there is no key."""
+        if not key:
+            return [None] * len(datagrams)
         if key is not self._key or mode != self._mode:
             self._renew(mode, key)
         (_, opener), *older = self._openers
@@ -94,7 +96,9 @@ class ReaderOpener:
         return packets
 
     def open_speech(self, mode: str, key: Any, datagram: bytes) -> OpenedPacket | None:
-        """Open one packet; None also for RTCP, and for RTP without payload."""
+        """Open one packet, as a burst; None also for RTCP, and for RTP without payload."""
+        if not key:
+            return None
         if key is not self._key or mode != self._mode:
             self._renew(mode, key)
         packet = _open_or_none(self._openers[0][1], datagram)
@@ -117,35 +121,55 @@ def _open_or_none(opener: Opener, datagram: bytes) -> OpenedPacket | None:
         return None
 
 
-def receiving(client: str) -> Callable[[Any], Any]:
+class _Callback:
+    """``callback`` of a reader class: ours for readers whose decryptor is ours, which then keep it to their end.
+
+    A reader must find, when it stops, the very callback that it has registered when it started, though the backend was
+    installed or uninstalled between.
+    """
+
+    def __init__(self, original: Callable[[Any, bytes], None], own: Callable[[Any, bytes], None]) -> None:
+        """``original`` is the library's function."""
+        self._original = original
+        self._own = own
+
+    def __get__(self, reader: Any, owner: type | None = None) -> Any:
+        if reader is None:
+            return self
+        if not is_ours(reader.decryptor):
+            return MethodType(self._original, reader)
+        return vars(reader).setdefault("callback", MethodType(self._own, reader))
+
+
+def receiving(client: str, rtcp_types: Container[int]) -> Callable[[Any], Any]:
     """Wraps a reader's ``callback(packet)``, which is called with what opens only; ``decrypt`` finds it opened already.
 
-    ``client`` is the reader's attribute that knows mode and key.
+    ``client`` is the reader's attribute that knows mode and key; ``rtcp_types`` are those that the library can read.
     """
 
     def make(original: Callable[[Any, bytes], None]) -> Any:
         def take_burst(reader: Any, datagrams: list[bytes]) -> None:
-            if "_dvcrypto_opener" not in vars(reader):
-                reader._dvcrypto_opener = ReaderOpener()
+            opener = vars(reader).setdefault("_dvcrypto_opener", ReaderOpener())
             connection = getattr(reader, client)
-            packets = reader._dvcrypto_opener.open_burst(connection.mode, connection.secret_key, datagrams)
+            packets = opener.open_burst(connection.mode, connection.secret_key, datagrams)
             for datagram, packet in zip(datagrams, packets, strict=True):
-                if packet is not None and _is_wanted(packet):
+                if packet is not None and _is_wanted(packet, rtcp_types):
                     reader.decryptor._dvcrypto_opened = packet
-                    original(reader, packet.plain if packet.is_rtcp else datagram)
+                    call(original, reader, packet.plain if packet.is_rtcp else datagram)
+                    vars(reader.decryptor).pop("_dvcrypto_opened", None)
 
         def callback(reader: Any, packet_data: bytes) -> None:
             take_burst(reader, [packet_data])
 
         callback.take_burst = take_burst  # type: ignore[attr-defined]
-        return callback
+        return _Callback(original, callback)
 
     return make
 
 
-def _is_wanted(packet: OpenedPacket) -> bool:
-    """Whether the library has a use for it: not for RTCP that it takes for RTP, nor for RTP without payload."""
-    return packet.rtcp_header.packet_type in _RTCP_TYPES if packet.is_rtcp else bool(packet.payload)
+def _is_wanted(packet: OpenedPacket, rtcp_types: Container[int]) -> bool:
+    """Whether the library has a use for it: not for RTCP that it cannot read, nor for RTP without payload."""
+    return packet.rtcp_header.packet_type in rtcp_types if packet.is_rtcp else bool(packet.payload)
 
 
 def decrypting(owner: str) -> list[Replacement]:
@@ -153,8 +177,8 @@ def decrypting(owner: str) -> list[Replacement]:
     rtp, rtcp = "_decrypt_rtp_", "_decrypt_rtcp_"
     others = [mode for mode in MODES if mode != XCHACHA20]
     return [
-        value(owner, "supported_modes", list(MODES), lambda modes: XCHACHA20 in modes),
-        method(owner, "_make_box", "self secret_key", "mode Aead", lambda _: _make_opener),
+        value(owner, "supported_modes", list(MODES), lambda modes: isinstance(modes, list) and XCHACHA20 in modes),
+        method(owner, "_make_box", "self secret_key", "mode Aead", _making_box),
         method(owner, rtp + XCHACHA20, "self packet", "adjust_rtpsize box header", lambda _: _decrypt_rtp),
         method(owner, rtcp + XCHACHA20, "self data", "box", lambda _: _decrypt_rtcp),
         *(addition(owner, rtp + mode, _decrypt_rtp) for mode in others),
@@ -162,8 +186,16 @@ def decrypting(owner: str) -> list[Replacement]:
     ]
 
 
-def _make_opener(decryptor: Any, secret_key: bytes) -> Opener:
-    return Opener(decryptor.mode, secret_key)
+def is_ours(decryptor: Any) -> bool:
+    """Whether a ``PacketDecryptor`` was made with our methods, which it looks up once: they want our box."""
+    return any(getattr(bound, "__func__", None) is _decrypt_rtp for bound in vars(decryptor).values())
+
+
+def _making_box(original: Callable[[Any, bytes], Any]) -> Any:
+    def make_box(decryptor: Any, secret_key: bytes) -> Any:
+        return Opener(decryptor.mode, secret_key) if is_ours(decryptor) else original(decryptor, secret_key)
+
+    return make_box
 
 
 def _decrypt_rtp(decryptor: Any, packet: Any) -> bytes:

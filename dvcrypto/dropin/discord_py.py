@@ -5,8 +5,9 @@ of the server's modes that the client supports.
 """
 
 import asyncio
+import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -52,12 +53,18 @@ def choosing(connection: str) -> Callable[[Any], Any]:
 
     def make(original: Callable[[Any, dict[str, Any]], Awaitable[None]]) -> Any:
         async def ready(gateway: Any, data: dict[str, Any]) -> None:
-            mode = choose(data["modes"], getattr(gateway, connection).supported_modes)
+            mode = choose(data["modes"], _receivable(getattr(gateway, connection).supported_modes))
             await original(gateway, {**data, "modes": [mode]})
 
         return ready
 
     return make
+
+
+def _receivable(modes: Sequence[str]) -> Sequence[str]:
+    """Those that discord-ext-voice-recv can open too, which may be there and left as it is."""
+    reader = sys.modules.get("discord.ext.voice_recv.reader")
+    return [mode for mode in modes if reader is None or mode in reader.PacketDecryptor.supported_modes]
 
 
 def _without_gcm(modes: Any) -> bool:
