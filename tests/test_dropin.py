@@ -25,7 +25,16 @@ from dvcrypto.dropin import DropinWarning
 
 GCM, XCHACHA = "aead_aes256_gcm_rtpsize", "aead_xchacha20_poly1305_rtpsize"
 PACKAGES = ("discord", "disnake", "nextcord")
-NAMES = {"discord.py", "discord.py-self", "disnake", "nextcord", "py-cord", "discord-ext-voice-recv"}
+NAMES = {
+    "discord.py",
+    "discord.py-self",
+    "disnake",
+    "nextcord",
+    "py-cord",
+    "discord-ext-voice-recv",
+    "discord-py-interactions",
+    "hikari-wave",
+}
 
 VOICE_CLIENT = """
 import {package}.gateway

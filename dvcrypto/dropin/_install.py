@@ -12,14 +12,13 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final, Literal, NamedTuple
 
-from dvcrypto.dropin import _sending, discord_py, pycord, voice_recv
+from dvcrypto.dropin import _sending, discord_py, hikari_wave, interactions, pycord, voice_recv
 from dvcrypto.dropin._library import Library
 from dvcrypto.dropin._replacing import Replaced, Unexpected, replace
 from dvcrypto.modes import MODE_VARIABLE, Mode, as_mode
 
-_LIBRARIES: Final = {
-    library.name: library for family in (discord_py, pycord, voice_recv) for library in family.LIBRARIES
-}
+_FAMILIES: Final = (discord_py, pycord, voice_recv, interactions, hikari_wave)
+_LIBRARIES: Final = {library.name: library for family in _FAMILIES for library in family.LIBRARIES}
 
 State = Literal["replaced", "waiting", "left alone", "not installed", "not asked for"]
 
@@ -165,7 +164,8 @@ def _replace(library: Library) -> tuple[_Served, list[str]]:
         return _Served((), (), f"the package {library.package!r} is of {title!r}"), []
     replacements = library.replacements()
     try:
-        return _Served(tuple(replace(replacements)), tuple(map(str, replacements)), ""), []
+        names = tuple(str(replacement) for replacement in replacements if not replacement.stays)
+        return _Served(tuple(replace(replacements)), names, ""), []
     except Unexpected as unexpected:
         tested = ", ".join(library.tested)
         version = _version(library) or "of an unknown version"

@@ -16,10 +16,11 @@ from dvcrypto.opening import OpenedPacket, Opener, Status
 _log = logging.getLogger(__name__)
 
 _REPLAY_WINDOW: Final = 1024
-_LONGEST_DATAGRAM: Final = 2048  # as the libraries read
+_LONGEST_DATAGRAM: Final = 4096  # the most that a library reads
 _LONGEST_BURST: Final = 64
 _SELECT_SECONDS: Final = 30
 _CLOSED_SECONDS: Final = 0.05  # until a closed socket may have been replaced by another one
+NO_SPEECH: Final = "the packet does not open, or there is no speech in it"
 
 
 def read_waiting(reader: Any) -> None:
@@ -27,16 +28,16 @@ def read_waiting(reader: Any) -> None:
     while not reader._end.is_set():
         if not reader._running.is_set():
             reader._running.wait()
-        elif datagrams := _drain(reader.state.socket):
+        elif datagrams := drain(reader.state.socket, _SELECT_SECONDS):
             for callback in tuple(reader._callbacks):
                 _deliver(callback, datagrams)
 
 
-def _drain(socket: Any) -> list[bytes]:
+def drain(socket: Any, seconds: float) -> list[bytes]:
     """Wait for a datagram, and read it with all that are behind it; nothing when none comes or the socket is closed."""
     datagrams: list[bytes] = []
     try:
-        if select.select([socket], [], [], _SELECT_SECONDS)[0]:
+        if select.select([socket], [], [], seconds)[0]:
             while len(datagrams) < _LONGEST_BURST:
                 datagrams.append(socket.recv(_LONGEST_DATAGRAM))
     except BlockingIOError:
@@ -51,13 +52,14 @@ def _drain(socket: Any) -> list[bytes]:
 def _deliver(callback: Any, datagrams: list[bytes]) -> None:
     take_burst = getattr(callback, "take_burst", None)
     if take_burst:
-        _call(take_burst, callback.__self__, datagrams)
+        call(take_burst, callback.__self__, datagrams)
         return
     for datagram in datagrams:
-        _call(callback, datagram)
+        call(callback, datagram)
 
 
-def _call(function: Callable[..., object], *arguments: object) -> None:
+def call(function: Callable[..., object], *arguments: object) -> None:
+    """Call it; what it raises goes to the log."""
     try:
         function(*arguments)
     except Exception:
@@ -92,6 +94,17 @@ class ReaderOpener:
                 level = logging.WARNING if status is Status.BAD_TAG else logging.DEBUG
                 _log.log(level, "a packet of %d bytes did not open: %s", len(datagrams[index]), burst.reason(index))
         return packets
+
+    def open_speech(self, mode: str, key: Any, datagram: bytes) -> OpenedPacket | None:
+        """Open one packet, as a burst; None also for RTCP, and for RTP without payload."""
+        if not key:
+            return None
+        if key is not self._key or mode != self._mode:
+            self._renew(mode, key)
+        packet = _open_or_none(self._openers[0][1], datagram)
+        if packet is None:
+            (packet,) = self.open_burst(mode, key, [datagram])  # which tries the key before, and tells why
+        return packet if packet and not packet.is_rtcp and packet.payload else None
 
     def _renew(self, mode: str, key: Any) -> None:
         known_by = (mode, fingerprint(key))
@@ -142,7 +155,7 @@ def receiving(client: str, rtcp_types: Container[int]) -> Callable[[Any], Any]:
             for datagram, packet in zip(datagrams, packets, strict=True):
                 if packet is not None and _is_wanted(packet, rtcp_types):
                     reader.decryptor._dvcrypto_opened = packet
-                    _call(original, reader, packet.plain if packet.is_rtcp else datagram)
+                    call(original, reader, packet.plain if packet.is_rtcp else datagram)
                     vars(reader.decryptor).pop("_dvcrypto_opened", None)
 
         def callback(reader: Any, packet_data: bytes) -> None:
