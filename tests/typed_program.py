@@ -8,10 +8,13 @@ import dvcrypto
 from dvcrypto import (
     AuthenticationFailed,
     Burst,
+    Diagnosis,
     DvcryptoError,
     Engine,
     EngineUnavailable,
+    Field,
     Malformed,
+    Mistake,
     Mode,
     NoCommonMode,
     NonceExhausted,
@@ -34,6 +37,7 @@ from dvcrypto import (
     Truncated,
     aes_accelerated,
     choose_mode,
+    diagnose,
     engines,
     versions,
 )
@@ -154,12 +158,25 @@ def open_all(mode: Mode, sealed: list[bytes]) -> OpenerStats:
     return stats
 
 
+def find_out(mode: Mode, sealed: list[bytes]) -> None:
+    """What a packet is."""
+    diagnosis = diagnose(sealed[0], KEY, mode=mode)
+    assert_type(diagnosis, Diagnosis)
+    assert_type(diagnosis.mode, Mode | None)
+    assert_type(diagnosis.mistake, Mistake | None)
+    assert_type(diagnosis.opened, OpenedPacket | None)
+    assert_type(diagnosis.fields, tuple[Field, ...])
+    assert_type(Mistake.WRONG_KEY.explanation, str)
+    assert_type(diagnosis.is_right, bool)
+
+
 def main() -> int:
     """Run all of it."""
     assert issubclass(EngineUnavailable, DvcryptoError)
     mode = choose()
     sealed = seal(mode)
     stats = open_all(mode, sealed)
+    find_out(mode, sealed)
     used = set(globals())
     unused = [name for name in dvcrypto.__all__ if name not in used]
     print(len(tell()), stats.opened, unused)
