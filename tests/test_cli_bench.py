@@ -146,6 +146,13 @@ def test_every_machine_gets_the_rows_it_can_have_and_is_told_which_it_cannot(
     assert said in " ".join(bench.conditions())
 
 
+@needs_a_mask
+def test_a_mask_that_hides_more_than_aes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting, said in (("~0x200000200000000", True), (masking.AES_ALONE, False)):
+        monkeypatch.setenv(masking.MASK_VARIABLE, setting)
+        assert ("hides AVX2 too" in " ".join(bench.conditions())) is said
+
+
 def test_a_forced_engine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DVCRYPTO_ENGINE", "openssl-aes256gcm")
     assert "DVCRYPTO_ENGINE=openssl-aes256gcm" in " ".join(bench.conditions())

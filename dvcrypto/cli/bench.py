@@ -129,6 +129,10 @@ def conditions() -> list[str]:
         told.append("This CPU has no AES instructions: the row without them is all there is of AES-256-GCM.")
     elif not masking.can_mask():
         told.append("The AES instructions of this platform cannot be masked: there is no row without them.")
+    if masking.masks_more():
+        told.append(
+            f"This mask hides AVX2 too, which slows OpenSSL's ChaCha20 down: {masking.AES_ALONE} would hide AES alone."
+        )
     if os.environ.get(ENGINE_VARIABLE):
         told.append(f"{ENGINE_VARIABLE}={os.environ[ENGINE_VARIABLE]} forces what serves.")
     if sys.platform == "win32":

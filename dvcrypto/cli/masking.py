@@ -17,6 +17,9 @@ ENGINE: Final = "openssl-aes256gcm"
 
 # Of the vector's first 64 bits, the upper half is ECX of CPUID leaf 1: bit 25 is AES-NI, bit 1 PCLMULQDQ.
 _NEEDED: Final = 1 << (32 + 25) | 1 << (32 + 1)
+AES_ALONE: Final = f"~{_NEEDED:#x}:~0x0"
+"""The mask. Without the second part OpenSSL clears all later words, and AVX2 with them, which ChaCha20 uses."""
+
 _X86: Final = {"x86_64", "amd64", "i386", "i686", "x86"}
 
 
@@ -27,13 +30,18 @@ def can_mask() -> bool:
 
 def masked_environment() -> dict[str, str]:
     """What to set so that a process seals AES-256-GCM without AES instructions, whatever the CPU has."""
-    mask = {MASK_VARIABLE: f"~{_NEEDED:#x}"} if can_mask() else {}
+    mask = {MASK_VARIABLE: AES_ALONE} if can_mask() else {}
     return {ENGINE_VARIABLE: ENGINE, **mask}
 
 
 def is_masked() -> bool:
     """Whether the environment of this process hides AES instructions that the CPU has from OpenSSL."""
     return dvcrypto.aes_accelerated() and can_mask() and masks_aes(os.environ.get(MASK_VARIABLE, ""))
+
+
+def masks_more() -> bool:
+    """Whether the environment of this process hides AVX2 too."""
+    return is_masked() and ":" not in os.environ[MASK_VARIABLE]
 
 
 def masks_aes(setting: str) -> bool:
