@@ -2,12 +2,15 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
+
+_NUMBERS: Final = re.compile(r"[\d.,x\n-]+")
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -23,9 +26,10 @@ def print_json(report: dict[str, Any]) -> None:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table. Columns of numbers are set flush right."""
     written = [[str(cell) for cell in row] for row in rows]
-    table = Table(title=title, title_justify="left", title_style="bold")
+    in_two_lines = any("\n" in row[0] for row in written)  # so that lines between the rows keep them apart
+    table = Table(title=title, title_justify="left", title_style="bold", show_lines=in_two_lines)
     for index, column in enumerate(columns):
-        numeric = all(row[index].replace(",", "").replace(".", "").isdigit() for row in written)
+        numeric = all(_NUMBERS.fullmatch(row[index]) for row in written)
         table.add_column(column, justify="right" if numeric and written else "left", overflow="fold")
     for row in written:
         table.add_row(*row)
@@ -35,3 +39,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 def print_line(line: str) -> None:
     """Print one line as it is."""
     Console().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_text(text: str, style: str = "") -> None:
+    """Print a paragraph, its lines broken between words."""
+    Console().print(text, style=style, markup=False, highlight=False)
