@@ -16,7 +16,8 @@ import pytest
 from matplotlib import image
 
 import dvcrypto
-from dvcrypto.cli import bench, findings, main, masking, others, recommend, stream, throughput, workers
+from dvcrypto.cli import bench, main
+from dvcrypto.cli.bench import masking, others, recommend, report, stream, throughput, workers
 
 GCM, XCHACHA = dvcrypto.Mode.AES256_GCM, dvcrypto.Mode.XCHACHA20_POLY1305
 SHORT = ("--seconds", "0.2")
@@ -49,10 +50,10 @@ def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProce
 @pytest.fixture(scope="module")
 def told() -> dict[str, Any]:
     """What a plain run reports."""
-    return report()
+    return reported()
 
 
-def report(*arguments: str, **environment: str) -> dict[str, Any]:
+def reported(*arguments: str, **environment: str) -> dict[str, Any]:
     done = run(*SHORT, "--json", *arguments, **environment)
     assert done.returncode == 0, done.stderr
     loaded: dict[str, Any] = json.loads(done.stdout)
@@ -62,7 +63,7 @@ def report(*arguments: str, **environment: str) -> dict[str, Any]:
 def faster_by_its_own_figures(told: dict[str, Any]) -> str:
     """What the recommendation should be, from the figures in the same report: the last row of each mode counts."""
     rows = {row["name"]: row for row in told["throughput"]}
-    gcm = rows.get(GCM, rows.get(findings.WITHOUT_AES))
+    gcm = rows.get(GCM, rows.get(report.WITHOUT_AES))
     assert gcm
 
     def cost(row: dict[str, Any]) -> float:
@@ -79,9 +80,9 @@ def test_the_report_has_every_row_with_throughput_factor_and_cpu_share(told: dic
     names = [row["name"] for row in told["throughput"]]
     ours = [name for name in names if name not in others.installed()]
     if dvcrypto.aes_accelerated():
-        assert ours == ([findings.WITHOUT_AES] if masking.can_mask() else []) + [XCHACHA, GCM]
+        assert ours == ([report.WITHOUT_AES] if masking.can_mask() else []) + [XCHACHA, GCM]
     else:
-        assert ours == [findings.WITHOUT_AES, XCHACHA]
+        assert ours == [report.WITHOUT_AES, XCHACHA]
     assert names[len(ours) :] == list(others.installed())
     assert "cryptography AES-256-GCM" in names
     first = told["throughput"][0]
@@ -94,7 +95,7 @@ def test_the_report_has_every_row_with_throughput_factor_and_cpu_share(told: dic
             assert row["us_per_burst"][size] == pytest.approx(64 * row["us_per_packet_in_bursts"][size], rel=0.05)
             assert row["us_per_packet_alone"][size] > 0
 
-    assert [row["name"] for row in told["stream"]["rows"]] == [findings.NO_SEALING, *ours]
+    assert [row["name"] for row in told["stream"]["rows"]] == [report.NO_SEALING, *ours]
     assert told["stream"]["bitrate"] == 10_000_000
     for row in told["stream"]["rows"]:
         windows, cpu = row["windows_percent"], row["cpu_percent"]
@@ -107,17 +108,17 @@ def test_the_report_has_every_row_with_throughput_factor_and_cpu_share(told: dic
 
 def test_the_row_without_aes_is_openssl_s_and_the_others_are_what_serves_here(told: dict[str, Any]) -> None:
     engines = {row["name"]: row["engine"] for row in told["throughput"]}
-    assert engines.get(findings.WITHOUT_AES, masking.ENGINE) == masking.ENGINE
+    assert engines.get(report.WITHOUT_AES, masking.ENGINE) == masking.ENGINE
     assert engines[XCHACHA] == dvcrypto.Sealer(XCHACHA, bytes(32)).engine
     assert engines.get(GCM, "") in {"", dvcrypto.Sealer(GCM, bytes(32)).engine}
 
 
 @needs_a_mask
 def test_with_aes_masked_all_is_as_on_a_machine_without_it() -> None:
-    told = report(OPENSSL_ia32cap="~0x200000200000000")
+    told = reported(OPENSSL_ia32cap="~0x200000200000000")
     ours = [row["name"] for row in told["throughput"] if row["name"] not in others.installed()]
-    assert ours == [findings.WITHOUT_AES, XCHACHA]
-    assert [row["name"] for row in told["stream"]["rows"]] == [findings.NO_SEALING, *ours]
+    assert ours == [report.WITHOUT_AES, XCHACHA]
+    assert [row["name"] for row in told["stream"]["rows"]] == [report.NO_SEALING, *ours]
     assert told["throughput"][0]["engine"] == masking.ENGINE
     assert "masks this CPU's AES" in told["notes"][0]
     assert told["recommendation"]["mode"] == faster_by_its_own_figures(told)
@@ -131,10 +132,10 @@ def test_the_recommendation_is_that_of_its_own_figures(told: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("has_aes", "can_mask", "names", "said"),
     [
-        (True, True, [findings.WITHOUT_AES, XCHACHA, GCM], ""),
+        (True, True, [report.WITHOUT_AES, XCHACHA, GCM], ""),
         (True, False, [XCHACHA, GCM], "cannot be masked"),
-        (False, True, [findings.WITHOUT_AES, XCHACHA], "no AES instructions"),
-        (False, False, [findings.WITHOUT_AES, XCHACHA], "no AES instructions"),
+        (False, True, [report.WITHOUT_AES, XCHACHA], "no AES instructions"),
+        (False, False, [report.WITHOUT_AES, XCHACHA], "no AES instructions"),
     ],
 )
 def test_every_machine_gets_the_rows_it_can_have_and_is_told_which_it_cannot(
@@ -219,7 +220,7 @@ def test_usage_tells_mean_95th_percentile_worst_and_pace() -> None:
 
 
 def test_many_streams_share_one_process() -> None:
-    told = report("--stream", "500k", "--streams", "3")
+    told = reported("--stream", "500k", "--streams", "3")
     assert told["stream"]["streams"] == 3
     assert told["stream"]["packets_per_second"] == 3 * (50 + 60)
 

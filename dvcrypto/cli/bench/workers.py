@@ -18,7 +18,7 @@ _PROGRAM: Final = """
 import sys
 sys.path[:] = {path!r}
 from {module} import {function}
-from dvcrypto.cli.workers import serve
+from dvcrypto.cli.bench.workers import serve
 serve({function})
 """
 

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any, Final
 
 import dvcrypto
-from dvcrypto.cli import others
-from dvcrypto.cli.workers import Worker
+from dvcrypto.cli.bench import others
+from dvcrypto.cli.bench.workers import Worker
 from dvcrypto.modes import serving
 
 SIZES: Final = (2, 31, 136, 1024, 8192, 16384)  # bytes of payload, of the table

@@ -14,10 +14,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import dvcrypto
 from dvcrypto._library import ENGINE_VARIABLE
-from dvcrypto.cli import findings, masking, others, show, stream, throughput
-from dvcrypto.cli.findings import NO_SEALING, WITHOUT_AES, Findings
-from dvcrypto.cli.recommend import KEPT, Recommendation, recommend
-from dvcrypto.cli.workers import Answer, Worker
+from dvcrypto.cli import show
+from dvcrypto.cli.bench import masking, others, report, stream, throughput
+from dvcrypto.cli.bench.recommend import KEPT, Recommendation, recommend
+from dvcrypto.cli.bench.report import NO_SEALING, WITHOUT_AES, Findings
+from dvcrypto.cli.bench.workers import Answer, Worker
 
 _STREAMS: Final = 1000
 _BITRATE_IN_ALL: Final = 10_000_000_000
@@ -74,11 +75,11 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(message)
     found = measure(load, throughput.rounds_in(options.seconds))
     if options.json:
-        show.print_json(findings.as_json(found))
+        show.print_json(report.as_json(found))
     else:
-        findings.print_tables(found)
+        report.print_tables(found)
     if options.plot:
-        from dvcrypto.cli import chart
+        from dvcrypto.cli.bench import chart
 
         chart.draw(found, options.plot)
     return 0 if found.usages else 1
@@ -103,7 +104,7 @@ def measure(load: stream.Load, rounds: int) -> Findings:
         chosen,
     )
     notes += _stream_notes(usages, recommendation)
-    return Findings(findings.machine(), notes, timings, load, usages, recommendation)
+    return Findings(report.machine(), notes, timings, load, usages, recommendation)
 
 
 def rows() -> list[Row]:

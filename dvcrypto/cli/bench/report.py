@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from dvcrypto.cli import info, show
-from dvcrypto.cli.recommend import KEPT, Recommendation
-from dvcrypto.cli.stream import AUDIO_RATE, VIDEO_RATE, WINDOW, Load, Usage, in_words
-from dvcrypto.cli.throughput import BURST, SIZES, VIDEO, VOICE, Timing, factors
+from dvcrypto.cli.bench.recommend import KEPT, Recommendation
+from dvcrypto.cli.bench.stream import AUDIO_RATE, VIDEO_RATE, WINDOW, Load, Usage, in_words
+from dvcrypto.cli.bench.throughput import BURST, SIZES, VIDEO, VOICE, Timing, factors
 
 WITHOUT_AES: Final = "AES-256-GCM without AES instructions"
 NO_SEALING: Final = "no sealing: pacing and sending"

@@ -9,9 +9,9 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from dvcrypto import Mode
-from dvcrypto.cli.findings import WITHOUT_AES, Findings, in_two_lines
-from dvcrypto.cli.stream import WINDOW
-from dvcrypto.cli.throughput import BURST, SIZES
+from dvcrypto.cli.bench.report import WITHOUT_AES, Findings, in_two_lines
+from dvcrypto.cli.bench.stream import WINDOW
+from dvcrypto.cli.bench.throughput import BURST, SIZES
 
 # Of the palette of Okabe and Ito, told apart by colour-blind people too.
 _COLOURS: Final = {WITHOUT_AES: "#d55e00", Mode.XCHACHA20_POLY1305: "#0072b2", Mode.AES256_GCM: "#009e73"}

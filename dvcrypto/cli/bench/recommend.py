@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from dvcrypto import Mode
-from dvcrypto.cli.stream import Load, Usage, in_words
-from dvcrypto.cli.throughput import VIDEO, VOICE, Timing
+from dvcrypto.cli.bench.stream import Load, Usage, in_words
+from dvcrypto.cli.bench.throughput import VIDEO, VOICE, Timing
 
 _ALIKE: Final = 1.05  # times as fast, below which two modes do not differ by more than two runs do
 _STANDS_OUT: Final = 2  # standard errors, above which a difference between CPU shares is no chance

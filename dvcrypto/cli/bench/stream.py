@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Final
 
 import dvcrypto
-from dvcrypto.cli.workers import Worker
+from dvcrypto.cli.bench.workers import Worker
 
 AUDIO_RATE: Final = 50  # packets a second
 VIDEO_RATE: Final = 60  # frames a second
