@@ -15,8 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 import dvcrypto
 from dvcrypto._library import ENGINE_VARIABLE
 from dvcrypto.cli import show
-from dvcrypto.cli.bench import masking, others, report, stream, throughput
-from dvcrypto.cli.bench.recommend import KEPT, Recommendation, recommend
+from dvcrypto.cli.bench import masking, others, recommend, report, stream, throughput
+from dvcrypto.cli.bench.recommend import KEPT, Recommendation
 from dvcrypto.cli.bench.report import NO_SEALING, WITHOUT_AES, Findings
 from dvcrypto.cli.bench.workers import Answer, Worker
 
@@ -97,7 +97,7 @@ def measure(load: stream.Load, rounds: int) -> Findings:
             notes.append(f"No stream could be sent over loopback: {error}.")
     chosen = dvcrypto.choose_mode(list(dvcrypto.Mode))
     standing = {row.mode: row.name for row in measured}
-    recommendation = recommend(
+    recommendation = recommend.recommend(
         {mode: timings[name] for mode, name in standing.items()},
         {mode: usages[name] for mode, name in standing.items()} if usages else None,
         load,
