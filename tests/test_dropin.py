@@ -301,6 +301,26 @@ def test_unknown_names_are_refused_with_those_there_are(library: Library) -> Non
     assert state().state == "not asked for"
 
 
+def test_a_list_of_names_is_refused_as_a_name_that_is_none() -> None:
+    with pytest.raises(ValueError, match=r"no backend for \['discord\.py'\]; there are "):
+        dropin.install(["discord.py"])  # type: ignore[arg-type]
+
+
+def test_a_library_without_metadata_has_its_status_once_it_is_imported(library: Library) -> None:
+    """As in a program that was frozen."""
+    library.discord(gateway="")
+    (metadata,) = library.folder.glob("discord_py-*.dist-info/METADATA")
+    metadata.unlink()
+    metadata.parent.rmdir()
+    importlib.invalidate_caches()
+    dropin.install()
+    assert state()[1:3] == ("not installed", None)
+    with pytest.warns(DropinWarning, match=r"discord\.py of an unknown version is left alone"):
+        client()
+    assert (*state()[1:3], state().reason) == ("left alone", None, "discord.gateway.DiscordVoiceWebSocket is missing")
+    assert state("discord.py-self").state == "not installed"
+
+
 def test_a_preference_that_is_none_is_refused(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     library.discord()
     client()
@@ -521,6 +541,37 @@ def test_a_reload_is_served_again(library: Library) -> None:
     )
     importlib.reload(client())
     assert not seals(client())
+
+
+class OldFinder:
+    """As until Python 3.11."""
+
+    def find_module(self, name: str, path: Any = None) -> None: ...
+
+
+class AskingFinder:
+    """Asks all the others, as ours does."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != "discord.voice_client":
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self]
+        return next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("finder", [OldFinder(), AskingFinder()], ids=["old", "asking"])
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.filterwarnings("ignore:OldFinder:ImportWarning")  # Python 3.11's
+def test_other_peoples_finders_may_be_there(library: Library, finder: Any, before: bool) -> None:
+    library.discord()
+    if before:
+        dropin.install()
+    sys.meta_path.insert(0, finder)
+    try:
+        dropin.install()
+        assert seals(client())
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def test_a_module_is_as_if_no_one_had_watched(library: Library) -> None:

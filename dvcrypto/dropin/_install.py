@@ -68,7 +68,7 @@ def install(*names: str, prefer: Mode | str | None = None) -> None:
     Raises ValueError for a name that is not served or a mode that is none. Warns with DropinWarning of a library
     whose code is not what was expected, and leaves it alone.
     """
-    unknown = [name for name in names if name not in _LIBRARIES]
+    unknown = [name for name in names if name not in list(_LIBRARIES)]  # also a list of names, which has no hash
     if unknown:
         message = f"no backend for {', '.join(map(repr, unknown))}; there are {', '.join(_LIBRARIES)}"
         raise ValueError(message)
@@ -110,7 +110,7 @@ def _status(library: Library) -> LibraryStatus:
     state: State
     if served and served.replaced:
         state, reason, names = "replaced", "", served.names
-    elif version is None:
+    elif version is None and not _is_imported(library):
         state, reason = "not installed", ""
     elif library.name not in _asked:
         state, reason = "not asked for", ""
@@ -119,6 +119,15 @@ def _status(library: Library) -> LibraryStatus:
     else:
         state, reason = "left alone", served.reason
     return LibraryStatus(library.name, state, version, library.tested, names, reason)
+
+
+def _is_imported(library: Library) -> bool:
+    """Whether it is this library, and not another one that shares the package's name."""
+    return library.module in sys.modules and library.title in (None, _title(library))
+
+
+def _title(library: Library) -> str | None:
+    return getattr(sys.modules.get(library.package), "__title__", None)
 
 
 def _version(library: Library) -> str | None:
@@ -159,9 +168,8 @@ def _serve(module: str) -> None:
 
 def _replace(library: Library) -> tuple[_Served, list[str]]:
     """What was done, and what to warn of."""
-    title = getattr(sys.modules.get(library.package), "__title__", None)
-    if library.title and title != library.title:
-        return _Served((), (), f"the package {library.package!r} is of {title!r}"), []
+    if library.title not in (None, _title(library)):
+        return _Served((), (), f"the package {library.package!r} is of {_title(library)!r}"), []
     replacements = library.replacements()
     try:
         names = tuple(str(replacement) for replacement in replacements if not replacement.stays)
@@ -181,14 +189,29 @@ def _undo(served: _Served | None) -> None:
 class _Watcher(importlib.abc.MetaPathFinder):
     """Sees the libraries' modules being imported, and being reloaded."""
 
+    def __init__(self) -> None:
+        self._here = threading.local()
+
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if not any(_LIBRARIES[asked].module == name for asked in _asked.copy()):
+        looked_for = vars(self._here).setdefault("names", set())
+        # Another finder may ask all the others too, and us among them.
+        if name in looked_for or not any(_LIBRARIES[asked].module == name for asked in _asked.copy()):
             return None
+        looked_for.add(name)
+        try:
+            spec = self._ask_others(name, path, target)
+        finally:
+            looked_for.remove(name)
+        if spec and spec.loader:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+    def _ask_others(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
         for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not self else None
+            find_spec = getattr(finder, "find_spec", None)  # without one, the interpreter passes it over too
+            spec = find_spec(name, path, target) if find_spec and finder is not self else None
             if spec and spec.loader:
-                spec.loader = _Loader(spec.loader)
-                return spec
+                return spec  # type: ignore[no-any-return]
         return None
 
 

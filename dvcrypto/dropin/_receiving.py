@@ -1,6 +1,7 @@
 """What the backends for receivers share: reading all that waits on a socket, opening it, and handing it on."""
 
 import logging
+import math
 import select
 import struct
 import time
@@ -20,6 +21,7 @@ _LONGEST_DATAGRAM: Final = 4096  # the most that a library reads
 _LONGEST_BURST: Final = 64
 _SELECT_SECONDS: Final = 30
 _CLOSED_SECONDS: Final = 0.05  # until a closed socket may have been replaced by another one
+_WARNING_SECONDS: Final = 10  # between two of wrong tags
 NO_SPEECH: Final = "the packet does not open, or there is no speech in it"
 
 
@@ -77,6 +79,8 @@ class ReaderOpener:
         self._openers: list[tuple[tuple[str, bytes], Opener]] = []  # the newest first
         self._mode: str | None = None
         self._key: object = None
+        self._warned = -math.inf  # when, by time.monotonic
+        self._unwarned = 0
 
     def open_burst(self, mode: str, key: Any, datagrams: Sequence[bytes]) -> list[OpenedPacket | None]:
         """Open a burst; None for what did not open, with the reason in the log. Nothing opens while there is no key."""
@@ -91,8 +95,9 @@ class ReaderOpener:
             if status is Status.BAD_TAG and older:
                 packets[index] = _open_or_none(older[0][1], datagrams[index])
             if packets[index] is None and status is not Status.NOT_MEDIA:
-                level = logging.WARNING if status is Status.BAD_TAG else logging.DEBUG
-                _log.log(level, "a packet of %d bytes did not open: %s", len(datagrams[index]), burst.reason(index))
+                _log.debug("a packet of %d bytes did not open: %s", len(datagrams[index]), burst.reason(index))
+                if status is Status.BAD_TAG:
+                    self._warn(len(datagrams[index]))
         return packets
 
     def open_speech(self, mode: str, key: Any, datagram: bytes) -> OpenedPacket | None:
@@ -105,6 +110,14 @@ class ReaderOpener:
         if packet is None:
             (packet,) = self.open_burst(mode, key, [datagram])  # which tries the key before, and tells why
         return packet if packet and not packet.is_rtcp and packet.payload else None
+
+    def _warn(self, length: int) -> None:
+        """Of a wrong tag, now and then: who knows the port can send any number of them."""
+        self._unwarned += 1
+        if time.monotonic() - self._warned >= _WARNING_SECONDS:
+            message = "packets with a wrong tag: %d, the last of %d bytes; another key or mode, or they were changed"
+            _log.warning(message, self._unwarned, length)
+            self._warned, self._unwarned = time.monotonic(), 0
 
     def _renew(self, mode: str, key: Any) -> None:
         known_by = (mode, fingerprint(key))

@@ -124,6 +124,22 @@ def test_nothing_opens_and_nothing_fails_while_there_is_no_key(install: Install)
     assert receiver.heard == [Heard("rtp", SSRC, AUDIO)]
 
 
+def test_a_flood_of_forgeries_does_not_flood_the_log(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install()
+    receiver = Receiver(GCM)
+    forged = [sealed(GCM, rtp(sequence=number), 1) for number in range(1, 101)]
+    with receiver.watched():
+        receiver.take(forged)
+        monkeypatch.setattr("dvcrypto.dropin._receiving._WARNING_SECONDS", 0)  # as if they had passed
+        receiver.take(forged[:1])
+    warnings = [record.getMessage() for record in receiver.logged.records if record.levelname == "WARNING"]
+    assert [message.partition(",")[0] for message in warnings] == [
+        "packets with a wrong tag: 1",
+        "packets with a wrong tag: 100",
+    ]
+    assert sum("has a wrong tag" in record.getMessage() for record in receiver.logged.records) == 101
+
+
 # --- The decryptor called directly
 
 

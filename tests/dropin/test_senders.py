@@ -243,6 +243,18 @@ async def test_a_subclass_has_its_own_modes(install: Install) -> None:
         await selected(Old(GCM, KEYS[0]), [GCM])
 
 
+async def test_a_subclass_takes_a_mode_that_only_it_has(install: Install) -> None:
+    class New(Client):
+        supported_modes = ("aead_future", *MODES)
+
+    install()
+    new = New(GCM, KEYS[0])
+    assert await selected(new, ["aead_other", "aead_future"]) == "aead_future"
+    assert await selected(new, ["aead_future", XCHACHA]) == XCHACHA
+    with pytest.raises(dvcrypto.NoCommonMode):
+        await selected(new, ["aead_other"])
+
+
 @pytest.mark.skipif(NAME != "discord.py", reason="the receiver is discord.py's")
 async def test_no_mode_is_chosen_that_a_receiver_left_as_it_is_cannot_open(install: Install) -> None:
     pytest.importorskip("discord.ext.voice_recv.reader")
