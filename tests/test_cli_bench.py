@@ -395,10 +395,19 @@ def test_a_worker_that_cannot_answer_says_why(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_ends_at_once_and_leaves_no_process(number: signal.Signals) -> None:
     command = [sys.executable, "-m", "dvcrypto", "bench", "--seconds", "600"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        children = wait_for_children(running.pid)
-        running.send_signal(number)
-        out, err = running.communicate(timeout=20)
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # which a shell's background job ignores
+    ) as running:
+        try:
+            children = wait_for_children(running.pid)
+            running.send_signal(number)
+            out, err = running.communicate(timeout=20)
+        finally:
+            running.kill()
     assert running.returncode == (130 if number == signal.SIGINT else 128 + number)
     assert out == ""
     assert err in {"dvcrypto: interrupted\n", ""}
