@@ -1,5 +1,7 @@
 """Which UDP datagrams of a capture are media."""
 
+import argparse
+
 from dvcrypto.cli.captures import Datagram
 from dvcrypto.cli.reference import is_rtcp
 
@@ -7,14 +9,34 @@ _SYSTEM_PORTS_END = 1024  # RFC 6335, section 6: no media is sent from there, bu
 _KEEP_ALIVE_LEN = 8
 
 
+def add_port_option(parser: argparse.ArgumentParser, whose: str) -> None:
+    """Add ``--port``; ``whose`` says what is only taken from or to it."""
+    parser.add_argument(
+        "--port",
+        type=integer,
+        action="append",
+        default=[],
+        metavar="N",
+        help=f"{whose}; may be repeated (all from 1024 up)",
+    )
+
+
+def integer(text: str) -> int:
+    """A number, decimal or with 0x."""
+    return int(text, 0)
+
+
+def is_on_ports(datagram: Datagram, ports: frozenset[int]) -> bool:
+    """Whether it is from or to one of ``ports``; where none are given, whether no system port takes part."""
+    ends = {datagram.source_port, datagram.destination_port}
+    return bool(ends & ports) if ports else min(ends) >= _SYSTEM_PORTS_END
+
+
 def is_media(datagram: Datagram, ports: frozenset[int]) -> bool:
     """Whether it looks like RTP or RTCP, plain or sealed, from or to one of ``ports`` where any are given."""
-    ends = {datagram.source_port, datagram.destination_port}
-    if ports and not ends & ports:
-        return False
-    if not ports and min(ends) < _SYSTEM_PORTS_END:
-        return False
     payload = datagram.payload
+    if not is_on_ports(datagram, ports):
+        return False
     if len(payload) < 2 or payload[0] >> 6 != 2:
         return False
     return len(payload) != _KEEP_ALIVE_LEN or is_rtcp(payload)
