@@ -34,6 +34,7 @@ SECTION, INTERFACE, OBSOLETE_PACKET, SIMPLE_PACKET, ENHANCED_PACKET = 0x0A0D0D0A
 NUMBERED_BLOCKS = {9, 0xBAD, 0x40000BAD}  # journal and custom blocks: Wireshark numbers them too
 SHORTEST_BLOCK = {SECTION: 28, INTERFACE: 20, OBSOLETE_PACKET: 32, SIMPLE_PACKET: 16}
 SHORTEST_BLOCK[ENHANCED_PACKET] = 32
+NANOSECONDS = 10**9  # in a second
 NANOSECOND_MAGICS = {b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1"}
 TIME_RESOLUTION, TIME_RESOLUTION_DEFAULT = 9, 6  # the option's code; its value is an exponent
 
@@ -97,7 +98,7 @@ class Record:
 
     `number` counts from 1 as Wireshark does. `position` is the file offset behind the record.
     `udp` is None unless the packet is a whole, unfragmented datagram; `cut` is a sentence if the
-    snap length has cut it. `time` is in seconds, None where the format has none.
+    snap length has cut it. `time` is in nanoseconds, None where the format has none.
     """
 
     raw: bytes
@@ -105,7 +106,7 @@ class Record:
     number: int | None = None
     udp: Datagram | None = None
     cut: str | None = None
-    time: float | None = None
+    time: int | None = None
     _frame: _Frame | None = None
     _headers: _Headers | None = None
 
@@ -150,7 +151,7 @@ class Capture:
         self._position = self._record_start = self._packet_count = 0
         magic = file.peek(4)[:4]
         if magic in PCAP_ORDERS:
-            ticks = 10**9 if magic in NANOSECOND_MAGICS else 10**6
+            ticks = NANOSECONDS if magic in NANOSECOND_MAGICS else 10**6
             self._records = self._pcap_records(PCAP_ORDERS[magic], ticks)
         elif magic == SECTION.to_bytes(4):  # a palindrome: the same in both byte orders
             self._records = self._pcapng_records()
@@ -177,7 +178,9 @@ class Capture:
             seconds, fraction, captured, original = struct.unpack(order + "IIII", head)
             # The upper half of the link type tells of a frame check sequence.
             frame = _Frame(order, 0, 16, captured, original, link_type & 0xFFFF, RECORD_LIMIT)
-            yield self._packet(head + self._read(captured), frame, seconds + fraction / ticks)
+            yield self._packet(
+                head + self._read(captured), frame, seconds * NANOSECONDS + fraction * NANOSECONDS // ticks
+            )
 
     def _pcapng_records(self) -> Iterator[Record]:
         order = ""
@@ -225,15 +228,13 @@ class Capture:
             captured = min(original, interface.snap_length)
         if captured > len(raw) - start - 4:
             raise self._error(f"{captured} bytes in a block with room for {len(raw) - start - 4}")
-        frame = _Frame(
-            order, block_type, start, captured, original, interface.link_type, interface.snap_length
-        )
+        frame = _Frame(order, block_type, start, captured, original, interface.link_type, interface.snap_length)
         if simple:
             return self._packet(raw, frame, None)
         high, low = struct.unpack_from(order + "II", raw, 12)
-        return self._packet(raw, frame, (high << 32 | low) / interface.ticks)
+        return self._packet(raw, frame, (high << 32 | low) * NANOSECONDS // interface.ticks)
 
-    def _packet(self, raw: bytes, frame: _Frame, time: float | None) -> Record:
+    def _packet(self, raw: bytes, frame: _Frame, time: int | None) -> Record:
         self._packet_count += 1
         record = Record(raw, self._position, self._packet_count, time=time, _frame=frame)
         try:
@@ -282,7 +283,7 @@ def _ticks(order: str, raw: bytes) -> int:
         if code == TIME_RESOLUTION and length == 1:
             exponent = raw[start + 4]
         start += 4 + length + -length % 4
-    return 1 << (exponent & 0x7F) if exponent & 0x80 else 10 ** exponent
+    return 1 << (exponent & 0x7F) if exponent & 0x80 else 10**exponent
 
 
 class _Ip4(dpkt.ip.IP):  # type: ignore[misc]  # dpkt has no types

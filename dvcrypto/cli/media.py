@@ -7,6 +7,8 @@ from dvcrypto.cli.reference import is_rtcp
 
 _SYSTEM_PORTS_END = 1024  # RFC 6335, section 6: no media is sent from there, but DNS and its like are
 _KEEP_ALIVE_LEN = 8
+_DISCOVERY_LEN = 74
+_DISCOVERY_TYPES = {b"\0\1", b"\0\2"}  # request, response
 
 
 def add_port_option(parser: argparse.ArgumentParser, whose: str) -> None:
@@ -40,3 +42,8 @@ def is_media(datagram: Datagram, ports: frozenset[int]) -> bool:
     if len(payload) < 2 or payload[0] >> 6 != 2:
         return False
     return len(payload) != _KEEP_ALIVE_LEN or is_rtcp(payload)
+
+
+def is_discovery(payload: bytes) -> bool:
+    """Whether it is a request or response of Discord's IP discovery."""
+    return len(payload) == _DISCOVERY_LEN and payload[:2] in _DISCOVERY_TYPES

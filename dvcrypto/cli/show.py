@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 _NUMBERS: Final = re.compile(r"[\d.,x\n-]+")
 
@@ -34,6 +35,28 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     for row in written:
         table.add_row(*row)
     Console().print(table)
+
+
+def print_columns(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table without lines, as narrow as it can be; cells may be coloured. Numbers are set flush right."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0))
+    written = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
+    for index, column in enumerate(columns):
+        cells = [row[index].plain.replace(".", "") for row in written if row[index].plain]
+        numeric = bool(cells) and all(cell.lstrip("-").isdigit() for cell in cells)
+        is_last = index == len(columns) - 1
+        table.add_column(
+            column,
+            justify="right" if numeric else "left",
+            header_style="dim",
+            overflow="fold",
+            no_wrap=not is_last,
+        )
+    for row in written:
+        table.add_row(*row)
+    console = Console()
+    console.print(table)
+    console.print()
 
 
 def print_line(line: str) -> None:
