@@ -183,6 +183,7 @@ async def serve(pipe: Connection) -> None:
                 server.voice.modes = list(arguments)
                 server.voice.heard.clear()
                 server.voice.datagrams.clear()
+                server.voice.faults.clear()
                 pipe.send(None)
             elif name == "speak":
                 voices, seconds, key_seconds = arguments
@@ -449,7 +450,7 @@ class Soak:
             "played": self._played,
             "heard by the server": self._heard,
             "nonces used twice": sum("used twice" in fault for fault in self._faults),
-            "server's faults": self._faults,
+            "server's faults": self._faults[:10],
             "other warnings and errors": dict(self._log.counts),
             "server's stalls": self._sent["stalls"],
             "KiB after the first minute": [sample.resident for sample in (settled[0], settled[-1])],
