@@ -51,11 +51,23 @@ LIBRARIES = (
 
 def run(session: nox.Session, library: Library) -> None:
     """Install a library and dvcrypto, and run tests/dropin."""
+    install(session, library)
+    # Not all of the libraries' own warnings are errors here, as they are in dvcrypto's other tests.
+    session.run("pytest", "-W", "default", "-n", "4", "tests/dropin", *session.posargs)
+
+
+def install(session: nox.Session, library: Library) -> None:
+    """A library, dvcrypto, and what the tests need."""
     session.install("--quiet", "--upgrade", *library.requirements, *TESTS_NEED)
     session.install("--quiet", "--force-reinstall", "--no-deps", _wheel())
     session.install("--quiet", "cffi>=2.0")
-    # Not all of the libraries' own warnings are errors here, as they are in dvcrypto's other tests.
-    session.run("pytest", "-W", "default", "-n", "4", "tests/dropin", *session.posargs)
+
+
+@nox.session(name="dropin-soak", default=False)
+def soak(session: nox.Session) -> None:
+    """A full voice channel for a long time: `nox -s dropin-soak -- --minutes 10 --voices 20`."""
+    install(session, LIBRARIES[0])
+    session.run("python", "tests/dropin/soak.py", *session.posargs)
 
 
 @functools.cache

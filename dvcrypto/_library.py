@@ -3,6 +3,8 @@
 import os
 from typing import Any, Final
 
+import _cffi_backend  # noqa: F401 - which _native imports from C, where what freezes programs does not look
+
 from dvcrypto._native import ffi, lib
 from dvcrypto.errors import EngineUnavailable
 

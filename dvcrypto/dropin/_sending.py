@@ -1,9 +1,10 @@
 """What the backends for senders share: which mode a connection takes, and what each client seals with."""
 
+import asyncio
 import contextlib
 import hashlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from dvcrypto.errors import NoCommonMode, NonceExhausted
@@ -37,6 +38,15 @@ def choose(offered: Iterable[str], supported: Iterable[str] = MODES) -> str:
 def fingerprint(key: Any) -> bytes:
     """What tells a key from another one, without being it."""
     return hashlib.sha256(bytes(key)).digest()
+
+
+def run_in(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, object]) -> None:
+    """Have another thread's loop run it. Raises RuntimeError where the loop is closed."""
+    try:
+        asyncio.run_coroutine_threadsafe(coroutine, loop)
+    except RuntimeError:
+        coroutine.close()  # else Python warns that nobody has awaited it
+        raise
 
 
 class ClientSealer:

@@ -4,7 +4,6 @@ Each has a ``VoiceClient`` with a method for each mode, ``_encrypt_`` and its na
 of the server's modes that the client supports.
 """
 
-import asyncio
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 from dvcrypto.dropin._library import Library
 from dvcrypto.dropin._receiving import read_waiting
 from dvcrypto.dropin._replacing import Replacement, addition, method, value
-from dvcrypto.dropin._sending import MODES, XCHACHA20, ClientSealer, choose
+from dvcrypto.dropin._sending import MODES, XCHACHA20, ClientSealer, choose, run_in
 from dvcrypto.errors import NoCommonMode
 from dvcrypto.modes import Mode
 
@@ -35,7 +34,7 @@ def encryptor(mode: str, counter: str) -> Callable[[Any, bytes, bytes], bytes]:
 
 def _take_over(client: Any, used: int) -> None:
     def end() -> None:
-        asyncio.run_coroutine_threadsafe(client.disconnect(force=True), client.loop)
+        run_in(client.loop, client.disconnect(force=True))
 
     sealer = ClientSealer(used=used, ended=end)
 

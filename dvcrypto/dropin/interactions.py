@@ -4,7 +4,6 @@ Its ``VoiceGateway`` lives as long as a connection, over all of its keys. It sea
 4 bytes long, and cannot seal in XChaCha20-Poly1305 at all.
 """
 
-import asyncio
 import struct
 import threading
 from collections.abc import Awaitable, Callable
@@ -13,7 +12,7 @@ from typing import Any, Final
 from dvcrypto.dropin._library import Library
 from dvcrypto.dropin._receiving import NO_SPEECH, ReaderOpener, call, drain
 from dvcrypto.dropin._replacing import Replacement, method, relied_on
-from dvcrypto.dropin._sending import ClientSealer, choose
+from dvcrypto.dropin._sending import ClientSealer, choose, run_in
 from dvcrypto.errors import NoCommonMode, OpenError
 
 _GATEWAY = "interactions.api.voice.voice_gateway:VoiceGateway"
@@ -55,7 +54,7 @@ def _generate_packet(gateway: Any, data: bytes) -> bytes:
 
 def _take_over(gateway: Any) -> None:
     def end() -> None:
-        asyncio.run_coroutine_threadsafe(_leave(gateway), gateway._stopping.get_loop())
+        run_in(gateway._stopping.get_loop(), _leave(gateway))
 
     sealer = ClientSealer(used=0, ended=end)
 

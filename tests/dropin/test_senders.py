@@ -1,6 +1,7 @@
 """What is put in place of a library's own encryption, beside it: in real classes, on clients that never connect."""
 
 import asyncio
+import gc
 import itertools
 import os
 import random
@@ -204,6 +205,20 @@ async def test_at_the_counters_end_the_client_disconnects(install: Install, mode
     assert client.disconnects == [True]
     with pytest.raises(dvcrypto.NonceExhausted):
         client._get_voice_packet(b"payload")
+
+
+@pytest.mark.filterwarnings("error")
+def test_at_the_counters_end_a_closed_loop_is_left_alone(install: Install) -> None:
+    install()
+    client = Client(GCM, KEYS[0])
+    client.loop = asyncio.new_event_loop()
+    client.loop.close()
+    setattr(client, COUNTER, LAST_NONCE)
+    client._get_voice_packet(b"payload")
+    with pytest.raises(dvcrypto.NonceExhausted):
+        client._get_voice_packet(b"payload")
+    gc.collect()  # of a coroutine that nobody runs, pytest would have a warning now
+    assert client.disconnects == []
 
 
 async def test_no_common_mode_names_both_lists(install: Install) -> None:
