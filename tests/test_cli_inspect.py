@@ -12,7 +12,6 @@ import re
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -704,12 +703,10 @@ def test_a_wrong_link_type_is_told(inspect: Inspect, link_type: int) -> None:
     assert "none of the 20 packets" in re.sub(r"\s+", " ", done.out)
 
 
-def test_ten_thousand_random_datagrams_end_in_a_report_in_time(inspect: Inspect) -> None:
+def test_ten_thousand_random_datagrams_end_in_a_report(inspect: Inspect) -> None:
     chance = random.Random(4)
     datagrams = [Sent(chance.randbytes(chance.randrange(1400)), US, THEM) for _ in range(10_000)]
-    began = time.process_time()
     done = inspect(datagrams, "--json")
-    assert time.process_time() - began < 60
     assert done.status == 1
     assert done.told["opened"] == 0
     assert done.told["failed"] + done.told["other"] > 9900

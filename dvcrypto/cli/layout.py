@@ -36,8 +36,7 @@ def print_packet(datagram: Datagram, row: Row, diagnosis: Diagnosis) -> None:
 
 
 def _title(row: Row) -> Text:
-    kind = "" if row.verdict == "not_media" else f", {row.kind}"
-    return Text.assemble((f"Packet {row.number}{kind}, {row.length} bytes: ", "bold"), verdict_text(row))
+    return Text.assemble((f"Packet {row.number}, {row.kind}, {row.length} bytes: ", "bold"), verdict_text(row))
 
 
 def _facts(row: Row) -> Iterable[tuple[str, str]]:
