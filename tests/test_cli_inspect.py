@@ -47,13 +47,13 @@ def frame(sent: Sent) -> bytes:
 
 def pcap(sent: Iterable[Sent | bytes], *, link_type: int = 101, snap_length: int = 65535) -> bytes:
     """Raw IP, a packet every 20 ms."""
-    data = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, snap_length, link_type)
+    data = bytearray(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, snap_length, link_type))
     for index, each in enumerate(sent):
         packet = frame(each) if isinstance(each, Sent) else frame(Sent(each))
         kept = packet[:snap_length]
         seconds, micros = divmod(1_700_000_000_000_000 + 20_000 * index, 1_000_000)
         data += struct.pack("<IIII", seconds, micros, len(kept), len(packet)) + kept
-    return data
+    return bytes(data)
 
 
 def rtp(sequence: int, ssrc: int = SSRC, payload: bytes = b"20 ms of Opus") -> bytes:
