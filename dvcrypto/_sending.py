@@ -3,23 +3,20 @@
 import errno
 import functools
 import os
-import struct
 import weakref
 from _socket import AF_INET, AF_INET6, SOCK_DGRAM
 from _socket import socket as native_socket
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dvcrypto import _buffers as buffers
+from dvcrypto._arrivals import ADDRESS, Address
 from dvcrypto._library import lib
 
 if TYPE_CHECKING:
     import socket
 
-Address = tuple[str, int] | tuple[str, int, int] | tuple[str, int, int, int]
-
 METHOD_VARIABLE: Final = "DVCRYPTO_WIRE"
 METHODS: Final = {"loop": lib.DV_WIRE_LOOP, "mmsg": lib.DV_WIRE_MMSG, "gso": lib.DV_WIRE_GSO}
-ADDRESS: Final = struct.Struct("=16sIIHBB")  # dv_address
 RATE_MIN: Final = 8
 RATE_MAX: Final = 2**53
 
@@ -177,6 +174,11 @@ class Sending:
         self._sock = sock
         self._address = native_address(sock, address)
         self._rate = native_rate(rate)
+
+    @property
+    def number(self) -> int:
+        """The socket's number."""
+        return descriptor(self._sock)
 
     def step(self, start: int, timeout_ns: int, due_ns: int = 0, *, sleeps: bool = True) -> Progress:
         """One native call. Raises nothing that the wire has caused."""

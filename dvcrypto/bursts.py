@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, overload
 
 from dvcrypto import _sending
+from dvcrypto._arrivals import Address
 from dvcrypto._buffers import numbers
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Burst(Sequence[memoryview]):
     def send(
         self,
         sock: "socket.socket",
-        address: _sending.Address | None = None,
+        address: Address | None = None,
         *,
         start: int = 0,
         rate: float | None = None,
@@ -65,6 +66,23 @@ class Burst(Sequence[memoryview]):
         5
         """
         return _sending.send(self._sealed, self._ends, sock, address, start, rate)
+
+    async def send_async(
+        self,
+        sock: "socket.socket",
+        address: Address | None = None,
+        *,
+        start: int = 0,
+        rate: float | None = None,
+    ) -> int:
+        """Send as ``send`` does, on the running asyncio loop: what the socket has no room for, it waits for.
+
+        Returns how many packets left, counted from ``start``: fewer than all only where an error came in between. The
+        loop must have ``add_writer``, which the proactor loop of Windows has not. Cancelled, it has sent some.
+        """
+        from dvcrypto._waiting import send
+
+        return await send(_sending.Sending(self._sealed, self._ends, sock, address, rate), start)
 
     def tolist(self) -> list[bytes]:
         """A copy of every packet."""
