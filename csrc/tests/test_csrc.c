@@ -907,6 +907,7 @@ int main(int argc, char **argv)
     test_opener();
     test_aead();
     test_packetizers();
+    test_wire();
     group(NULL);
     printf("%zu passed, %zu failed\n", passed_in_all, failed_in_all);
     return failed_in_all != 0;
