@@ -27,8 +27,10 @@ static struct {
     bool has_many;   /* there is a sendmmsg */
     int cut_error;   /* what it says where it does not */
     size_t path_len; /* longer packets do not fit */
-    size_t trouble;  /* one call in so many fails or is cut short; 0 is none */
-    size_t forced;   /* calls that fail with forced_error first */
+    bool fragments;  /* they do in pieces, but not where the device is to cut */
+    bool may_sleep;
+    size_t trouble; /* one call in so many fails or is cut short; 0 is none */
+    size_t forced;  /* calls that fail with forced_error first */
     int forced_error;
     int64_t clock;
     bool sleeps_long;
@@ -70,7 +72,7 @@ static void leave(const uint8_t *bytes, size_t len)
         CHECK(number == kernel.next);
     }
     CHECK(bytes + len == kernel.packets + kernel.ends[kernel.next]);
-    CHECK(len <= kernel.path_len);
+    CHECK(len <= kernel.path_len || kernel.fragments);
     kernel.left_at[kernel.next++] = kernel.clock;
 }
 
@@ -80,7 +82,8 @@ static int refusal(const dv_parcel *parcel)
     size_t longest = parcel->segment_len ? parcel->segment_len : parcel->len;
     if (parcel->segment_len && !kernel.cuts)
         return kernel.cut_error;
-    return longest > kernel.path_len ? EMSGSIZE : 0;
+    bool in_pieces = kernel.fragments && !parcel->segment_len;
+    return longest > kernel.path_len && !in_pieces ? EMSGSIZE : 0;
 }
 
 static int random_error(void)
@@ -143,7 +146,7 @@ static int fake_wait(intptr_t socket, bool to_send, int64_t timeout_ns)
 
 static int fake_sleep(int64_t ns)
 {
-    CHECK(ns > 0);
+    CHECK(ns > 0 && kernel.may_sleep);
     if (kernel.trouble && random_below(20) == 0)
         return -EINTR;
     kernel.clock += ns;
@@ -221,6 +224,7 @@ static void send_once(dv_sending *sending)
     uint32_t before = kernel.next;
     size_t calls = kernel.calls;
     uint8_t method = sending->method;
+    kernel.may_sleep = sending->sleeps || sending->timeout_ns != 0;
     host_record *host = host_watch(random_bool() ? 1 : 100000);
     CHECK(dv_wire_send(sending) == DV_DONE);
     CHECK(host->left == host->entered);
@@ -307,6 +311,7 @@ static void wire_calls(void)
     calls_needed(1200, 54, DV_WIRE_GSO, 1);
     calls_needed(1200, 300, DV_WIRE_GSO, 1);
     calls_needed(100, 64, DV_WIRE_GSO, 1);
+    calls_needed(100, 65, DV_WIRE_GSO, 1);
     calls_needed(1200, 0, DV_WIRE_GSO, 0);
     calls_needed(1200, 64, DV_WIRE_MMSG, 1);
     calls_needed(1200, 65, DV_WIRE_MMSG, 2);
@@ -343,6 +348,18 @@ static void wire_methods(void)
     method_left(true, false, 1500, 0, DV_WIRE_LOOP);
     method_left(true, true, 1000, 0, DV_WIRE_GSO);      /* every packet is too long: not the method's fault */
     method_left(true, true, 1500, EINVAL, DV_WIRE_GSO); /* refused either way: a wrong address, say */
+}
+
+/* A path that takes in pieces what no device cuts: other packets may be shorter, and nothing is remembered. */
+static void wire_fragments(void)
+{
+    begin_case();
+    kernel_equal(1200, 40);
+    kernel.path_len = 1000;
+    kernel.fragments = true;
+    dv_sending sending = sending_new();
+    send_once(&sending);
+    CHECK(sending.stop == DV_STOP_DONE && sending.method == DV_WIRE_GSO && kernel.calls == 2);
 }
 
 static void wire_bad_ends(void)
@@ -570,6 +587,7 @@ void test_wire(void)
     group("wire: system calls, and what is remembered of a refusal");
     wire_calls();
     wire_methods();
+    wire_fragments();
     wire_bad_ends();
     group("wire: paced");
     wire_paces();
