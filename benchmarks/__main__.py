@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 import dvcrypto
-from benchmarks import growth, instructions, paths, speed, threads
+from benchmarks import growth, instructions, paths, speed, threads, wire
 
-_SECTIONS = {"paths": paths, "speed": speed, "threads": threads, "growth": growth, "instructions": instructions}
+_SECTIONS = {"paths": paths, "speed": speed, "threads": threads, "growth": growth, "instructions": instructions, "wire": wire}
 
 
 def main() -> int:

@@ -23,6 +23,8 @@ RATE_MAX: Final = 2**53
 _NS: Final = 1_000_000_000
 _FOR_EVER: Final = -1
 _NOT_IN_FULL: Final = -1
+_INTERNET: Final = (AF_INET, AF_INET6)
+_UDP: Final = (0, 17)  # IPPROTO_UDP
 _send: Final = lib.dv_python_send
 
 # As ints, without the enumerations that socket.socket makes of them for every look.
@@ -53,6 +55,8 @@ _slower: "weakref.WeakKeyDictionary[socket.socket, int]" = weakref.WeakKeyDictio
 
 def method_of(sock: "socket.socket") -> int:
     """The method by which this socket's packets leave."""
+    if family(sock) not in _INTERNET or sock.proto not in _UDP:
+        return min(lib.DV_WIRE_MMSG, best_method)  # other sockets ignore how a parcel is to be cut, and send it uncut
     return min(_slower.get(sock, best_method), best_method) if _slower else best_method
 
 
@@ -105,7 +109,7 @@ def native_address(sock: "socket.socket", address: Address | None) -> bytes | No
 def _resolved(of_family: int, address: Address) -> bytes:
     import socket
 
-    if of_family not in {AF_INET, AF_INET6}:
+    if of_family not in _INTERNET:
         message = f"sock has address family {of_family}; it must be IPv4 or IPv6"
         raise ValueError(message)
     host, port, flow_info, scope_id = (*address, 0, 0)[:4]

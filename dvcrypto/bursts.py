@@ -47,8 +47,8 @@ class Burst(Sequence[memoryview]):
 
         Returns how many left, counted from ``start``: the same call with that much more goes on from there. Fewer than
         all is what a non-blocking socket has room for, or what left before an error or the socket's timeout; the error
-        is raised where not one packet left, as the next call then finds. A non-blocking socket without room is no
-        error: 0.
+        is raised where not one packet left, as the next call then finds (but not an error that the kernel tells only
+        once, as that an earlier packet was refused). A non-blocking socket without room is no error: 0.
 
         ``address`` is the receiver's, unless the socket is connected: a numeric host and a port, as the socket module
         has them. ``rate`` paces the packets, in bits a second with their IP and UDP headers, so that a large burst does

