@@ -13,7 +13,14 @@ from rich.table import Table
 import dvcrypto
 from benchmarks import growth, instructions, paths, speed, threads, wire
 
-_SECTIONS = {"paths": paths, "speed": speed, "threads": threads, "growth": growth, "instructions": instructions, "wire": wire}
+_SECTIONS = {
+    "paths": paths,
+    "speed": speed,
+    "threads": threads,
+    "growth": growth,
+    "instructions": instructions,
+    "wire": wire,
+}
 
 
 def main() -> int:

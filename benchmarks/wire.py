@@ -1,7 +1,7 @@
 """The wire: a frame sealed and sent over loopback by every method, and a receiver under a steady load.
 
-Loopback does the receiver's work in the sender's call. A receiver of ours (UDP_GRO) takes a run of packets whole; any other
-makes the kernel cut it first, as a network card would. Both are measured.
+Loopback does the receiver's work in the sender's call. A receiver of ours (UDP_GRO) takes a run of packets whole; any
+other makes the kernel cut it first, as a network card would. Both are measured.
 """
 
 import json

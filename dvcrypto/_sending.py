@@ -6,7 +6,7 @@ import os
 import weakref
 from _socket import AF_INET, AF_INET6, SOCK_DGRAM
 from _socket import socket as native_socket
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dvcrypto import _buffers as buffers
 from dvcrypto._arrivals import ADDRESS, Address
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import socket
 
 METHOD_VARIABLE: Final = "DVCRYPTO_WIRE"
-METHODS: Final = {"loop": lib.DV_WIRE_LOOP, "mmsg": lib.DV_WIRE_MMSG, "gso": lib.DV_WIRE_GSO}
+METHODS: Final[dict[str, int]] = {"loop": lib.DV_WIRE_LOOP, "mmsg": lib.DV_WIRE_MMSG, "gso": lib.DV_WIRE_GSO}
 RATE_MIN: Final = 8
 RATE_MAX: Final = 2**53
 
@@ -28,8 +28,8 @@ _UDP: Final = (0, 17)  # IPPROTO_UDP
 _send: Final = lib.dv_python_send
 
 # As ints, without the enumerations that socket.socket makes of them for every look.
-_type: Final = native_socket.type.__get__  # type: ignore[attr-defined]
-_family: Final = native_socket.family.__get__  # type: ignore[attr-defined]
+_type: Final = native_socket.type.__get__
+_family: Final = native_socket.family.__get__
 
 
 def _start() -> int:
@@ -44,7 +44,7 @@ def _start() -> int:
         here = ", ".join(known for known, method in METHODS.items() if method <= best)
         message = f"{METHOD_VARIABLE} is {name!r}; this system has {here}"
         raise ValueError(message)
-    return METHODS[name]
+    return int(METHODS[name])
 
 
 best_method: int = _start()
@@ -56,7 +56,9 @@ _slower: "weakref.WeakKeyDictionary[socket.socket, int]" = weakref.WeakKeyDictio
 def method_of(sock: "socket.socket") -> int:
     """The method by which this socket's packets leave."""
     if family(sock) not in _INTERNET or sock.proto not in _UDP:
-        return min(lib.DV_WIRE_MMSG, best_method)  # other sockets ignore how a parcel is to be cut, and send it uncut
+        return min(
+            int(lib.DV_WIRE_MMSG), best_method
+        )  # other sockets ignore how a parcel is to be cut, and send it uncut
     return min(_slower.get(sock, best_method), best_method) if _slower else best_method
 
 
@@ -99,7 +101,7 @@ def native_address(sock: "socket.socket", address: Address | None) -> bytes | No
     if address is None:
         return None
     try:
-        return _resolved(family(sock), tuple(address))  # type: ignore[arg-type]
+        return _resolved(family(sock), tuple(address))
     except TypeError as error:
         message = f"address is {address!r}; it must be (host, port), or with IPv6 (host, port, flow info, scope)"
         raise TypeError(message) from error
@@ -118,7 +120,7 @@ def _resolved(of_family: int, address: Address) -> bytes:
     buffers.integer("address port", port, 0, 0xFFFF)
     flags = socket.AI_NUMERICHOST | (getattr(socket, "AI_V4MAPPED", 0) if of_family == AF_INET6 else 0)
     try:
-        found = socket.getaddrinfo(host or "-", port, of_family, SOCK_DGRAM, flags=flags)[0][4]
+        found: Any = socket.getaddrinfo(host or "-", port, of_family, SOCK_DGRAM, flags=flags)[0][4]
     except (OSError, UnicodeError) as error:
         version = 6 if of_family == AF_INET6 else 4
         message = f"address host is {host!r}; it must be a numeric IPv{version} address"
@@ -225,7 +227,7 @@ class Sending:
 
 
 def read_progress(sock: "socket.socket") -> Progress:
-    """This thread's last sending."""
+    """Read what became of this thread's last sending."""
     done = lib.dv_python_sending()
     remember(sock, done.method)
     return Progress(done.sent, done.stop, done.error, done.due_ns, done.wait_ns, done.system_calls)

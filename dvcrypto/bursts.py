@@ -43,7 +43,7 @@ class Burst(Sequence[memoryview]):
         start: int = 0,
         rate: float | None = None,
     ) -> int:
-        """Send the packets from number ``start`` on through a UDP socket, in as few system calls as the kernel has.
+        r"""Send the packets from number ``start`` on through a UDP socket, in as few system calls as the kernel has.
 
         Returns how many left, counted from ``start``: the same call with that much more goes on from there. Fewer than
         all is what a non-blocking socket has room for, or what left before an error or the socket's timeout; the error
@@ -61,7 +61,7 @@ class Burst(Sequence[memoryview]):
         >>> import dvcrypto, socket
         >>> with socket.socket(type=socket.SOCK_DGRAM) as receiver, socket.socket(type=socket.SOCK_DGRAM) as sender:
         ...     receiver.bind(("127.0.0.1", 0))
-        ...     burst = dvcrypto.Sealer("aead_aes256_gcm_rtpsize", bytes(32)).seal_burst([b"\\x80" + bytes(30)] * 5)
+        ...     burst = dvcrypto.Sealer("aead_aes256_gcm_rtpsize", bytes(32)).seal_burst([b"\x80" + bytes(30)] * 5)
         ...     burst.send(sender, receiver.getsockname())
         5
         """

@@ -336,7 +336,7 @@ class RtpStream:
             self._raise(_NOT_SEALED - sent)
         burst = Burst(*sealed)
         if sent == _SEALED_ONLY:
-            sending = _sending.Sending(*sealed, sock, address, rate)
+            sending = _sending.Sending(sealed[0], sealed[1], sock, address, rate)
             try:
                 sent = sending.run(0, _sending.read_progress(sock))
             except OSError as error:

@@ -23,7 +23,7 @@ _receive: Final = lib.dv_python_receive
 
 
 class Receiver:
-    """Takes in what waits in a UDP socket, in as few system calls as the kernel has, and opens it.
+    r"""Takes in what waits in a UDP socket, in as few system calls as the kernel has, and opens it.
 
     ``sock`` stays the caller's, who binds and closes it; it is read by one receiver, and by nobody else. ``opener``
     opens the datagrams. ``max_packet`` is the longest datagram there is room for, in bytes: a longer one has the status
@@ -42,7 +42,7 @@ class Receiver:
     >>> sock = socket.socket(type=socket.SOCK_DGRAM)
     >>> sock.bind(("127.0.0.1", 0))
     >>> with sock, Receiver(sock, opener) as receiver:
-    ...     burst = sealer.seal_burst([b"\\x80" + bytes(30)] * 5)
+    ...     burst = sealer.seal_burst([b"\x80" + bytes(30)] * 5)
     ...     _ = burst.send(sock, sock.getsockname())
     ...     [str(status) for status in receiver.receive(timeout=1).statuses]
     ['ok', 'ok', 'ok', 'ok', 'ok']

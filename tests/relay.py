@@ -1,8 +1,8 @@
-"""Relays for the tests: a path between two UDP sockets that loses, doubles and reorders, or that has a rate and a queue.
+"""Relays for the tests: a path between two UDP sockets that loses, doubles and reorders, or has a rate and a queue.
 
 ``python relay.py faults LISTEN_HOST:PORT TO_HOST:PORT SEED`` loses 1 %, doubles 1 % and reorders 2 % of all datagrams;
-``python relay.py queue LISTEN_HOST:PORT TO_HOST:PORT BITS_A_SECOND PACKETS`` sends on at a rate, and drops what finds its
-queue full. Either prints the port it listens on, and at the end of its input one line of JSON: what it has done.
+``python relay.py queue LISTEN_HOST:PORT TO_HOST:PORT BITS_A_SECOND PACKETS`` sends on at a rate, and drops what finds
+its queue full. Either prints the port it listens on, and at the end of its input one line of JSON: what it has done.
 """
 
 import collections

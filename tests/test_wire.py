@@ -31,6 +31,7 @@ HEADER = bytes.fromhex("8078000100000000000a0d10")
 RELAY = Path(__file__).with_name("relay.py")
 METHODS = [name for name, method in _sending.METHODS.items() if method <= lib.dv_wire_best()]
 LINUX = sys.platform.startswith("linux")
+by_every_method = pytest.mark.usefixtures("method")
 on_linux = pytest.mark.skipif(not LINUX, reason="Linux alone has these calls")
 
 
@@ -117,9 +118,8 @@ LENS = {
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("connected", [True, False], ids=["connected", "with an address"])
 @pytest.mark.parametrize("lens", LENS.values(), ids=LENS)
-def test_every_packet_arrives_once_in_order_byte_for_byte(
-    method: str, family: int, connected: bool, lens: list[int]
-) -> None:
+@by_every_method
+def test_every_packet_arrives_once_in_order_byte_for_byte(family: int, connected: bool, lens: list[int]) -> None:
     with contextlib.closing(Pair(family)) as pair:
         if connected:
             pair.connect()
@@ -140,14 +140,16 @@ def test_a_frame_takes_as_few_system_calls_as_the_method_has(
     assert lib.dv_python_sending().system_calls == calls
 
 
-def test_a_burst_in_the_callers_buffer_is_sent_from_there(method: str, pair: Pair) -> None:
+@by_every_method
+def test_a_burst_in_the_callers_buffer_is_sent_from_there(pair: Pair) -> None:
     out = bytearray(100_000)
     burst = pair.sealer.seal_burst_into([HEADER + bytes(1000)] * 30, out)
     assert burst.send(pair.sender, pair.address) == 30
     assert pair.get(30) == burst.tolist()
 
 
-def test_start_goes_on_from_there(method: str, pair: Pair) -> None:
+@by_every_method
+def test_start_goes_on_from_there(pair: Pair) -> None:
     burst = burst_of(pair, [500] * 10)
     assert burst.send(pair.sender, pair.address, start=7) == 3
     assert pair.get(3) == burst.tolist()[7:]
@@ -157,7 +159,8 @@ def test_start_goes_on_from_there(method: str, pair: Pair) -> None:
             burst.send(pair.sender, pair.address, start=wrong)
 
 
-def test_a_stream_seals_and_sends_a_frame_in_one_call(method: str, pair: Pair) -> None:
+@by_every_method
+def test_a_stream_seals_and_sends_a_frame_in_one_call(pair: Pair) -> None:
     result = pair.stream.send_frame(pair.sender, bytes(50_000), pair.address, advance=3000)
     assert result.sent == len(result.burst) == 43
     assert pair.get(43) == result.burst.tolist()
@@ -168,7 +171,8 @@ def test_a_stream_seals_and_sends_a_frame_in_one_call(method: str, pair: Pair) -
 
 
 @on_linux
-def test_a_full_non_blocking_socket_says_how_many_left(method: str, pair: Pair) -> None:
+@by_every_method
+def test_a_full_non_blocking_socket_says_how_many_left(pair: Pair) -> None:
     ours, theirs = small_socket_pair()
     with ours, theirs:
         burst = burst_of(pair, [1200] * 400)
@@ -191,7 +195,8 @@ def small_socket_pair() -> tuple[socket.socket, socket.socket]:
 
 
 @on_linux
-def test_a_timeout_counts_what_left_and_is_raised_where_nothing_did(method: str, pair: Pair) -> None:
+@by_every_method
+def test_a_timeout_counts_what_left_and_is_raised_where_nothing_did(pair: Pair) -> None:
     ours, theirs = small_socket_pair()
     with ours, theirs:
         burst = burst_of(pair, [1200] * 400)
@@ -209,7 +214,8 @@ def test_a_timeout_counts_what_left_and_is_raised_where_nothing_did(method: str,
 
 
 @on_linux
-def test_a_blocking_socket_waits_without_the_gil(method: str, pair: Pair) -> None:
+@by_every_method
+def test_a_blocking_socket_waits_without_the_gil(pair: Pair) -> None:
     ours, theirs = small_socket_pair()
     with ours, theirs:
         burst = burst_of(pair, [1200] * 400)
@@ -264,7 +270,8 @@ def test_signal_handlers_run_while_a_send_waits(pair: Pair) -> None:
         assert [theirs.recv(65536) for _ in range(sent)] == burst.tolist()[:sent]
 
 
-def test_a_refused_connection_is_told_as_an_error_or_a_count(method: str, pair: Pair) -> None:
+@by_every_method
+def test_a_refused_connection_is_told_as_an_error_or_a_count(pair: Pair) -> None:
     pair.connect()
     pair.receiver.close()
     burst = burst_of(pair, [100] * 3)
@@ -280,7 +287,8 @@ def test_a_refused_connection_is_told_as_an_error_or_a_count(method: str, pair: 
 
 
 @on_linux
-def test_a_packet_longer_than_the_path_is_an_error_where_it_is_the_first(method: str, pair: Pair) -> None:
+@by_every_method
+def test_a_packet_longer_than_the_path_is_an_error_where_it_is_the_first(pair: Pair) -> None:
     pair.connect()
     pair.sender.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER, IP_PMTUDISC_DO: never in pieces
     burst = dvcrypto.Burst(bytes(3 * 100 + 65535), ends_of([100, 100, 100, 65535]))
@@ -417,7 +425,8 @@ def test_a_receiver_opens_all_in_order(method: str, family: int, gro: bool) -> N
         assert pair.opener.stats.ok == 86
 
 
-def test_what_does_not_open_has_a_status_and_touches_nothing(method: str, pair: Pair) -> None:
+@by_every_method
+def test_what_does_not_open_has_a_status_and_touches_nothing(pair: Pair) -> None:
     with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
         sealed = burst_of(pair, [50] * 3).tolist()
         forged = sealed[1][:-1] + bytes([sealed[1][-1] ^ 1])
@@ -437,7 +446,8 @@ def gather(receiver: dvcrypto.Receiver, count: int) -> list[dvcrypto.Status]:
     return statuses
 
 
-def test_a_datagram_longer_than_there_is_room_for_is_truncated(method: str, pair: Pair) -> None:
+@by_every_method
+def test_a_datagram_longer_than_there_is_room_for_is_truncated(pair: Pair) -> None:
     with dvcrypto.Receiver(pair.receiver, pair.opener, max_packet=500, gro=False) as receiver:
         good = burst_of(pair, [400, 468])
         good.send(pair.sender, pair.address)
@@ -580,7 +590,8 @@ def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
         yield made
 
 
-def test_coroutines_send_and_receive(method: str, pair: Pair, runner: asyncio.Runner) -> None:
+@by_every_method
+def test_coroutines_send_and_receive(pair: Pair, runner: asyncio.Runner) -> None:
     async def main() -> None:
         pair.receiver.setblocking(False)
         with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
@@ -637,10 +648,10 @@ class Bursts(BurstProtocol):
         self.statuses += map(str, burst.statuses)
         super().burst_received(burst)
 
-    def datagram_received(self, data: bytes, addr: Any) -> None:
+    def datagram_received(self, data: bytes, _: Any) -> None:
         self.packets.append(data)
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         self.lost.set_result(None)
 
 
@@ -657,7 +668,8 @@ class Datagrams(asyncio.DatagramProtocol):
         self.addresses.add(addr)
 
 
-def test_a_transport_takes_the_place_of_asyncios(method: str, pair: Pair, runner: asyncio.Runner) -> None:
+@by_every_method
+def test_a_transport_takes_the_place_of_asyncios(pair: Pair, runner: asyncio.Runner) -> None:
     async def main() -> None:
         plain = [HEADER + os.urandom(1000) for _ in range(60)]
         mine, theirs = dvcrypto.Opener(MODE, KEY), dvcrypto.Opener(MODE, KEY)
@@ -710,7 +722,7 @@ def relay(*arguments: str, before: tuple[str, ...] = ()) -> Iterator[tuple[int, 
 
 def through_a_queue(pair: Pair, rate: float | None, frames: int = 1) -> tuple[int, dict[str, Any]]:
     """Send frames of 500 packets through a relay of 20 Mbit/s and 64 packets; how many came, and what the relay did."""
-    listening = "127.0.0.1:{}".format(pair.address[1])
+    listening = f"127.0.0.1:{pair.address[1]}"
     with relay("queue", "127.0.0.1:0", listening, "20e6", "64") as (port, done):
         for _ in range(frames):
             result = pair.stream.send_frame(pair.sender, bytes(500 * 1168), ("127.0.0.1", port), rate=rate)
