@@ -190,7 +190,12 @@ def test_a_full_non_blocking_socket_says_how_many_left(pair: Pair) -> None:
 
 
 def small_socket_pair() -> tuple[socket.socket, socket.socket]:
-    """UNIX datagrams: unlike UDP on loopback they wait in the sender's account until they are read. No GSO there."""
+    """UNIX datagrams: unlike UDP on loopback they wait in the sender's account until they are read. No GSO there.
+
+    By then the kernel was asked, over UDP, what it has.
+    """
+    with socket.socket(type=socket.SOCK_DGRAM) as udp:
+        dvcrypto.Burst(bytes(2), ends_of([1, 1])).send(udp, ("127.0.0.1", 9))
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 
 
@@ -252,22 +257,52 @@ def test_a_socket_closed_meanwhile_does_not_send_into_another(pair: Pair) -> Non
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
-def test_signal_handlers_run_while_a_send_waits(pair: Pair) -> None:
+@pytest.mark.parametrize("at_once", [True, False], ids=["send_frame", "send"])
+def test_signal_handlers_run_while_a_send_waits(pair: Pair, at_once: bool) -> None:
     ours, theirs = small_socket_pair()
     handled: list[float] = []
+    got: list[bytes] = []
+
+    def read_slowly() -> None:
+        while len(got) < 300:
+            time.sleep(0.001)
+            got.append(theirs.recv(65536))
+
     with ours, theirs:
-        burst = burst_of(pair, [1200] * 400)
-        ours.settimeout(0.3)
+        ours.settimeout(30)
+        reader = threading.Thread(daemon=True, target=read_slowly)
+        reader.start()
         before = signal.signal(signal.SIGALRM, lambda *_: handled.append(time.monotonic()))
-        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
         try:
-            sent = burst.send(ours)
+            if at_once:
+                burst, sent = pair.stream.send_frame(ours, bytes(300 * 1168))
+            else:
+                burst = burst_of(pair, [1200] * 300)
+                sent = burst.send(ours)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        assert 0 < sent < 400
-        assert 3 <= len(handled) < 100
-        assert [theirs.recv(65536) for _ in range(sent)] == burst.tolist()[:sent]
+        assert sent == 300
+        reader.join()
+        assert got == burst.tolist()
+        assert len(handled) >= 5
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
+def test_signals_do_not_lengthen_a_timeout(pair: Pair) -> None:
+    ours, theirs = small_socket_pair()
+    with ours, theirs:
+        ours.settimeout(0.2)
+        before = signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        began = time.monotonic()
+        try:
+            assert 0 < burst_of(pair, [1200] * 400).send(ours) < 400
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert 0.15 < time.monotonic() - began < 5
 
 
 @by_every_method
@@ -346,6 +381,7 @@ def test_sockets_that_are_none_are_refused(pair: Pair) -> None:
     ("address", "error", "message"),
     [
         (("example.org", 5), ValueError, "address host is 'example.org'; it must be a numeric IPv4 address"),
+        (("localhost", 5), ValueError, "address host is 'localhost'"),
         (("", 5), ValueError, "address host is ''"),
         (("::1", 5), ValueError, "address host is '::1'"),
         (("127.0.0.1", 65536), ValueError, "address port is 65536"),
@@ -536,24 +572,38 @@ def test_a_receiver_refuses_wrong_arguments(
         dvcrypto.Receiver(pair.receiver, pair.opener).receive(max_packets=0)
 
 
-def test_threads_share_a_receiver(pair: Pair) -> None:
+@pytest.mark.parametrize("most", [5, 1024])
+def test_threads_share_a_receiver(pair: Pair, most: int) -> None:
+    """With more than 32 KiB at a time, opening gives up the GIL."""
     with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
         counts: list[int] = []
 
         def take() -> None:
             count = 0
-            while burst := receiver.receive(max_packets=5, timeout=0.5):
+            while burst := receiver.receive(max_packets=most, timeout=0.5):
                 count += burst.statuses.count(dvcrypto.Status.OK)
             counts.append(count)
 
         threads = [threading.Thread(daemon=True, target=take) for _ in range(4)]
         for thread in threads:
             thread.start()
-        for _ in range(20):
-            burst_of(pair, [1200] * 40).send(pair.sender, pair.address)
+        for _ in range(40):
+            burst_of(pair, [1200] * 40).send(pair.sender, pair.address, rate=1e9)
         for thread in threads:
             thread.join()
-        assert sum(counts) == 800
+        assert sum(counts) == 1600
+
+
+@on_linux
+@by_every_method
+def test_a_refused_connection_is_told_to_the_receiver(pair: Pair) -> None:
+    pair.receiver.close()
+    pair.connect()
+    with dvcrypto.Receiver(pair.sender, pair.opener) as receiver:
+        pair.sender.send(b"to nobody")
+        with pytest.raises(ConnectionRefusedError):
+            receiver.receive(timeout=5)
+        assert not receiver.receive(timeout=0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
@@ -634,6 +684,19 @@ def test_coroutines_wait_for_room_each_in_its_turn(pair: Pair, runner: asyncio.R
             assert [sender.result() for sender in senders] == [100] * 3
             for burst in bursts:
                 assert [packet for packet in got if len(packet) == len(burst[0])] == burst.tolist()
+
+    runner.run(main())
+
+
+def test_a_cancelled_coroutine_leaves_nothing_behind(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+            waiting = [asyncio.create_task(receiver.receive_async()) for _ in range(2)]
+            await asyncio.sleep(0.01)
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+            assert not asyncio.get_running_loop().remove_reader(pair.receiver.fileno())
 
     runner.run(main())
 
