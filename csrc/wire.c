@@ -5,10 +5,11 @@
 #include <string.h>
 
 /*
- * From how much work on the interpreter lock is given up: a packet that travels by itself takes as long as some 2 KiB that
- * travel together (docs/wire.md).
+ * From how much work on the interpreter lock is given up: a packet that travels by itself takes as long as sealing some 1 KiB
+ * would, bytes that travel together a quarter of their sealing (docs/wire.md).
  */
-#define PACKET_WORK_LEN 2048
+#define PACKET_WORK_LEN 1024
+#define BYTES_A_WORK 4
 
 #define NO_BUFFERS_SLEEP_NS 1000000 /* a full device queue: nobody tells when there is room again */
 #define NO_BUFFERS_TRIES 1000
@@ -273,8 +274,8 @@ static size_t work_len(const work *now)
 {
     const dv_sending *sending = now->sending;
     size_t packets = sending->packet_count - now->at;
-    if (now->method == DV_WIRE_GSO)
-        return sending->packet_count ? sending->ends[sending->packet_count - 1] - start_of(sending, now->at) : 0;
+    if (now->method == DV_WIRE_GSO && packets)
+        return (sending->ends[sending->packet_count - 1] - start_of(sending, now->at)) / BYTES_A_WORK;
     return packets > SIZE_MAX / PACKET_WORK_LEN ? SIZE_MAX : packets * PACKET_WORK_LEN;
 }
 

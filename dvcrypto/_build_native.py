@@ -128,7 +128,7 @@ def platform_flags() -> dict[str, Any]:
     Optimised at link time: a packet passes through several small files, and calls between them cost as much as framing.
     """
     if sys.platform == "win32":
-        return {"extra_compile_args": ["/std:c11"]}
+        return {"extra_compile_args": ["/std:c11"], "libraries": ["ws2_32"]}
     exported = (
         "-Wl,-exported_symbol,_PyInit__native"
         if sys.platform == "darwin"
