@@ -44,6 +44,8 @@ LIBRARIES = (
     Library("py-cord", ("py-cord[voice]",)),
     Library("disnake", ("disnake[voice]",)),
     Library("nextcord", ("nextcord[voice]",), python=(3, 12)),
+    Library("discord-py-interactions", ("discord-py-interactions[voice]",)),
+    Library("hikari-wave", ("hikari-wave",), python=(3, 12)),
 )
 
 

@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 import dvcrypto
-from benchmarks import growth, instructions, paths, speed, threads, wire
+from benchmarks import dropin, growth, instructions, paths, speed, threads, wire
 
 _SECTIONS = {
     "paths": paths,
     "speed": speed,
     "threads": threads,
     "growth": growth,
+    "dropin": dropin,
     "instructions": instructions,
     "wire": wire,
 }

@@ -183,8 +183,8 @@ class Diagnoser:
         reason = reasons[self._modes[0]]
         if Status.NOT_MEDIA in statuses.values():
             return Diagnosis(_NO_MEDIA[len(data)], None, None, reason, None, fields)
-        for mode, mistake in self._mistakes(data):
-            return Diagnosis(kind, mode, mistake, mistake.explanation, None, fields)
+        for sealed_in, mistake in self._mistakes(data) if kind != "unknown" else ():
+            return Diagnosis(kind, sealed_in, mistake, mistake.explanation, None, fields)
         if Status.BAD_TAG in statuses.values():
             return Diagnosis(kind, None, Mistake.WRONG_KEY, Mistake.WRONG_KEY.explanation, None, fields)
         return Diagnosis("unknown", None, None, reason, None, fields)
@@ -356,4 +356,4 @@ def _discovery_fields(packet: bytes) -> Iterator[Field]:
 
 def _counted(suffix: bytes) -> str:
     little, big = int.from_bytes(suffix, "little"), int.from_bytes(suffix, "big")
-    return f"0x{little:08x} little-endian, 0x{big:08x} big-endian"
+    return f"0x{little:08x} little-endian, 0x{big:08x} big"

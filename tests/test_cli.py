@@ -322,7 +322,7 @@ def test_info_shows_a_forced_engine() -> None:
     assert engines["sodium-aes256gcm"]["serves"] == []
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["seal"], ["open"], ["info"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["seal"], ["open"], ["info"], ["bench"]])
 def test_every_command_explains_itself(command: list[str]) -> None:
     shown = succeed(*command, "--help")
     assert "usage: dvcrypto" in shown

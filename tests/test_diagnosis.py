@@ -1,4 +1,4 @@
-"""Each mistake is made with `cryptography` or PyNaCl in exactly the wrong way, and is named; right packets never are."""
+"""Each mistake, made with `cryptography` or PyNaCl in exactly the wrong way, is named; right packets never are."""
 
 import itertools
 import json
@@ -247,7 +247,7 @@ def test_real_packets_of_discord_are_described_by_field(vectors: Path) -> None:
         "extension length": (14, 16, "2 words of 4 bytes"),
         "ciphertext": (16, 77, "61 bytes"),
         "tag": (77, 93, ""),
-        "nonce": (93, 97, "0x0000010f little-endian, 0x0f010000 big-endian"),
+        "nonce": (93, 97, "0x0000010f little-endian, 0x0f010000 big"),
     }
     assert described(opus) == expected
     expected = {
@@ -257,7 +257,7 @@ def test_real_packets_of_discord_are_described_by_field(vectors: Path) -> None:
         "SSRC": (4, 8, "388120"),
         "ciphertext": (8, 40, "32 bytes"),
         "tag": (40, 56, ""),
-        "nonce": (56, 60, "0x8000005a little-endian, 0x5a000080 big-endian"),
+        "nonce": (56, 60, "0x8000005a little-endian, 0x5a000080 big"),
     }
     assert described(report) == expected
 

@@ -9,10 +9,13 @@ import dvcrypto
 from dvcrypto import (
     AuthenticationFailed,
     Burst,
+    Diagnosis,
     DvcryptoError,
     Engine,
     EngineUnavailable,
+    Field,
     Malformed,
+    Mistake,
     Mode,
     NoCommonMode,
     NonceExhausted,
@@ -37,6 +40,7 @@ from dvcrypto import (
     Truncated,
     aes_accelerated,
     choose_mode,
+    diagnose,
     engines,
     versions,
 )
@@ -184,6 +188,18 @@ async def move_async(mode: Mode, sock: socket.socket) -> None:
         assert_type(await receiver.receive_async(timeout=1), OpenedBurst)
 
 
+def find_out(mode: Mode, sealed: list[bytes]) -> None:
+    """What a packet is."""
+    diagnosis = diagnose(sealed[0], KEY, mode=mode)
+    assert_type(diagnosis, Diagnosis)
+    assert_type(diagnosis.mode, Mode | None)
+    assert_type(diagnosis.mistake, Mistake | None)
+    assert_type(diagnosis.opened, OpenedPacket | None)
+    assert_type(diagnosis.fields, tuple[Field, ...])
+    assert_type(Mistake.WRONG_KEY.explanation, str)
+    assert_type(diagnosis.is_right, bool)
+
+
 def main() -> int:
     """Run all of it."""
     assert issubclass(EngineUnavailable, DvcryptoError)
@@ -191,6 +207,7 @@ def main() -> int:
     sealed = seal(mode)
     stats = open_all(mode, sealed)
     assert move(mode)
+    find_out(mode, sealed)
     used = set(globals())
     unused = [name for name in dvcrypto.__all__ if name not in used]
     print(len(tell()), stats.opened, unused)

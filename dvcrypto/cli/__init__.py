@@ -45,13 +45,13 @@ def _complain(sentence: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from dvcrypto.cli import demo, info, open, seal  # noqa: A004
+    from dvcrypto.cli import bench, demo, info, inspect, open, seal  # noqa: A004
 
     parser = argparse.ArgumentParser(
         prog="dvcrypto", description="Seal and open bursts of Discord voice and video packets."
     )
     parser.add_argument("--version", action="version", version=f"dvcrypto {dvcrypto.versions()['dvcrypto']}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (demo, info, seal, open):
+    for command in (demo, info, seal, open, inspect, bench):
         command.add_to(commands)
     return parser

@@ -34,6 +34,9 @@ SECTION, INTERFACE, OBSOLETE_PACKET, SIMPLE_PACKET, ENHANCED_PACKET = 0x0A0D0D0A
 NUMBERED_BLOCKS = {9, 0xBAD, 0x40000BAD}  # journal and custom blocks: Wireshark numbers them too
 SHORTEST_BLOCK = {SECTION: 28, INTERFACE: 20, OBSOLETE_PACKET: 32, SIMPLE_PACKET: 16}
 SHORTEST_BLOCK[ENHANCED_PACKET] = 32
+NANOSECONDS = 10**9  # in a second
+NANOSECOND_MAGICS = {b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1"}
+TIME_RESOLUTION, TIME_RESOLUTION_DEFAULT = 9, 6  # the option's code; its value is an exponent
 
 # https://www.tcpdump.org/linktypes.html; 12 and 14 are raw IP as some systems number it.
 RAW_IP_LINKS = {12, 14, 101, 228, 229}
@@ -72,6 +75,14 @@ class _Frame(NamedTuple):
     snap_length: int
 
 
+class _Interface(NamedTuple):
+    """What a section says of an interface."""
+
+    link_type: int
+    snap_length: int
+    ticks: int  # of a timestamp, in a second
+
+
 class _Headers(NamedTuple):
     """Where the headers of a datagram are, and where the datagram ends."""
 
@@ -87,7 +98,7 @@ class Record:
 
     `number` counts from 1 as Wireshark does. `position` is the file offset behind the record.
     `udp` is None unless the packet is a whole, unfragmented datagram; `cut` is a sentence if the
-    snap length has cut it.
+    snap length has cut it. `time` is in nanoseconds, None where the format has none.
     """
 
     raw: bytes
@@ -95,6 +106,7 @@ class Record:
     number: int | None = None
     udp: Datagram | None = None
     cut: str | None = None
+    time: int | None = None
     _frame: _Frame | None = None
     _headers: _Headers | None = None
 
@@ -139,7 +151,8 @@ class Capture:
         self._position = self._record_start = self._packet_count = 0
         magic = file.peek(4)[:4]
         if magic in PCAP_ORDERS:
-            self._records = self._pcap_records(PCAP_ORDERS[magic])
+            ticks = NANOSECONDS if magic in NANOSECOND_MAGICS else 10**6
+            self._records = self._pcap_records(PCAP_ORDERS[magic], ticks)
         elif magic == SECTION.to_bytes(4):  # a palindrome: the same in both byte orders
             self._records = self._pcapng_records()
         else:
@@ -154,7 +167,7 @@ class Capture:
     def __iter__(self) -> Iterator[Record]:
         return self._records
 
-    def _pcap_records(self, order: str) -> Iterator[Record]:
+    def _pcap_records(self, order: str, ticks: int) -> Iterator[Record]:
         header = self._read(24)
         major, minor, link_type = struct.unpack(order + "4xHH12xI", header)
         if major != 2:
@@ -162,14 +175,16 @@ class Capture:
         yield Record(header, self._position)
         while self._more():
             head = self._read(16)
-            captured, original = struct.unpack(order + "8xII", head)
+            seconds, fraction, captured, original = struct.unpack(order + "IIII", head)
             # The upper half of the link type tells of a frame check sequence.
             frame = _Frame(order, 0, 16, captured, original, link_type & 0xFFFF, RECORD_LIMIT)
-            yield self._packet(head + self._read(captured), frame)
+            yield self._packet(
+                head + self._read(captured), frame, seconds * NANOSECONDS + fraction * NANOSECONDS // ticks
+            )
 
     def _pcapng_records(self) -> Iterator[Record]:
         order = ""
-        interfaces: list[tuple[int, int]] = []  # of the section: link type, snap length
+        interfaces: list[_Interface] = []  # of the section
         while self._more():
             head = self._read(12)  # the shortest block; its last 4 bytes may be the byte order
             if head[:4] == SECTION.to_bytes(4):
@@ -179,9 +194,9 @@ class Capture:
             block_type, raw = self._block(order, head)
             if block_type == INTERFACE:
                 link_type, snap_length = struct.unpack_from(order + "HxxI", raw, 8)
-                interfaces.append((link_type, snap_length or RECORD_LIMIT))
+                interfaces.append(_Interface(link_type, snap_length or RECORD_LIMIT, _ticks(order, raw)))
             if block_type in (OBSOLETE_PACKET, SIMPLE_PACKET, ENHANCED_PACKET):
-                yield self._packet(raw, self._block_frame(order, block_type, raw, interfaces))
+                yield self._block_packet(order, block_type, raw, interfaces)
             elif block_type in NUMBERED_BLOCKS:
                 self._packet_count += 1
                 yield Record(raw, self._position, self._packet_count)
@@ -200,24 +215,28 @@ class Capture:
             raise self._error(f"a block of length {size} that ends with the length {repeated}")
         return block_type, raw
 
-    def _block_frame(self, order: str, block_type: int, raw: bytes, interfaces: list[tuple[int, int]]) -> _Frame:
+    def _block_packet(self, order: str, block_type: int, raw: bytes, interfaces: list[_Interface]) -> Record:
         simple = block_type == SIMPLE_PACKET  # which names no interface: it means the first
         width = "H" if block_type == OBSOLETE_PACKET else "I"
         number = 0 if simple else struct.unpack_from(order + width, raw, 8)[0]
         if number >= len(interfaces):
             raise self._error(f"interface {number}; its section describes {len(interfaces)}")
-        link_type, snap_length = interfaces[number]
+        interface = interfaces[number]
         start = 12 if simple else 28
         captured, original = struct.unpack_from(order + "II", raw, start - 8)
         if simple:  # which has the original length only (pcapng, section 4.4)
-            captured = min(original, snap_length)
+            captured = min(original, interface.snap_length)
         if captured > len(raw) - start - 4:
             raise self._error(f"{captured} bytes in a block with room for {len(raw) - start - 4}")
-        return _Frame(order, block_type, start, captured, original, link_type, snap_length)
+        frame = _Frame(order, block_type, start, captured, original, interface.link_type, interface.snap_length)
+        if simple:
+            return self._packet(raw, frame, None)
+        high, low = struct.unpack_from(order + "II", raw, 12)
+        return self._packet(raw, frame, (high << 32 | low) * NANOSECONDS // interface.ticks)
 
-    def _packet(self, raw: bytes, frame: _Frame) -> Record:
+    def _packet(self, raw: bytes, frame: _Frame, time: int | None) -> Record:
         self._packet_count += 1
-        record = Record(raw, self._position, self._packet_count, _frame=frame)
+        record = Record(raw, self._position, self._packet_count, time=time, _frame=frame)
         try:
             record._headers = _find_headers(raw[: frame.start + frame.captured], frame)
         except dpkt.NeedData:  # the headers promise more bytes than there are
@@ -254,6 +273,17 @@ def open_capture(path: str | os.PathLike[str]) -> Capture:
         capture = Capture(stack.enter_context(Path(path).open("rb")), os.fspath(path))
         stack.pop_all()
         return capture
+
+
+def _ticks(order: str, raw: bytes) -> int:
+    """How many ticks of an interface's timestamps make a second (pcapng, section 4.2, if_tsresol)."""
+    exponent, start = TIME_RESOLUTION_DEFAULT, 16
+    while start + 8 <= len(raw) - 4:  # an option with a value, before the block's second length
+        code, length = struct.unpack_from(order + "HH", raw, start)
+        if code == TIME_RESOLUTION and length == 1:
+            exponent = raw[start + 4]
+        start += 4 + length + -length % 4
+    return 1 << (exponent & 0x7F) if exponent & 0x80 else 10**exponent
 
 
 class _Ip4(dpkt.ip.IP):  # type: ignore[misc]  # dpkt has no types

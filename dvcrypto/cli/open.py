@@ -4,7 +4,9 @@ import argparse
 from typing import Any
 
 import dvcrypto
-from dvcrypto.cli.rewrite import Outcome, add_options, integer, rewrite
+from dvcrypto.cli.keys import find_key
+from dvcrypto.cli.media import integer
+from dvcrypto.cli.rewrite import Outcome, add_options, rewrite
 
 
 def add_to(commands: Any) -> None:
@@ -19,7 +21,7 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Open the capture."""
-    with dvcrypto.Opener(options.mode, options.key, replay_window=options.replay_window) as opener:
+    with dvcrypto.Opener(options.mode, find_key(options.key), replay_window=options.replay_window) as opener:
 
         def open_all(packets: list[bytes]) -> list[Outcome]:
             burst = opener.open_burst(packets)

@@ -6,20 +6,18 @@ import itertools
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
 import dvcrypto
 from dvcrypto.cli import show
 from dvcrypto.cli.captures import Capture, CaptureError, CaptureWriter, Record, open_capture
 from dvcrypto.cli.keys import add_key_option
-from dvcrypto.cli.media import is_media
+from dvcrypto.cli.media import add_port_option, is_media
+from dvcrypto.cli.progress import with_progress
 from dvcrypto.cli.reference import is_rtcp
 
 _BATCH: Final = 512  # records that are read before their media is sealed or opened as one burst
@@ -50,21 +48,9 @@ def add_options(parser: argparse.ArgumentParser, done: str) -> None:
     parser.add_argument("output", type=Path, metavar="OUT", help=f"the same capture with its media {done}")
     add_key_option(parser)
     parser.add_argument("--mode", required=True, choices=[mode.value for mode in dvcrypto.Mode], help="transport mode")
-    parser.add_argument(
-        "--port",
-        type=integer,
-        action="append",
-        default=[],
-        metavar="N",
-        help="only datagrams from or to this UDP port are media; may be repeated (all from 1024 up)",
-    )
+    add_port_option(parser, "only datagrams from or to this UDP port are media")
     parser.add_argument("--force", action="store_true", help="overwrite OUT")
     show.add_json_option(parser)
-
-
-def integer(text: str) -> int:
-    """A number, decimal or with 0x."""
-    return int(text, 0)
 
 
 def rewrite(options: argparse.Namespace, done: str, transform: Transform) -> int:
@@ -74,7 +60,7 @@ def rewrite(options: argparse.Namespace, done: str, transform: Transform) -> int
         raise ValueError(message)
     tally = Tally()
     with open_capture(options.input) as capture, _created(options.output, force=options.force) as output:
-        for records in _batches(_with_progress(_until_damage(capture, tally), capture.size, done)):
+        for records in _batches(with_progress(_until_damage(capture, tally), capture.size, done)):
             _rewrite(records, CaptureWriter(output), transform, frozenset(options.port), tally)
     _report(options, done, tally)
     return 1 if tally.failed or tally.damage else 0
@@ -124,17 +110,6 @@ def _until_damage(capture: Capture, tally: Tally) -> Iterator[Record]:
         yield from capture
     except CaptureError as error:  # what was read until then is kept
         tally.damage = str(error)
-
-
-def _with_progress(records: Iterable[Record], size: int, done: str) -> Iterator[Record]:
-    """A bar on standard error while the file is long enough to wait for; nothing where nobody watches."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(done, total=size or None)
-        for record in records:
-            progress.update(task, completed=record.position)
-            yield record
 
 
 def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:

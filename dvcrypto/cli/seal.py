@@ -4,7 +4,9 @@ import argparse
 from typing import Any
 
 import dvcrypto
-from dvcrypto.cli.rewrite import Outcome, Transform, add_options, integer, rewrite
+from dvcrypto.cli.keys import find_key
+from dvcrypto.cli.media import integer
+from dvcrypto.cli.rewrite import Outcome, Transform, add_options, rewrite
 
 
 def add_to(commands: Any) -> None:
@@ -26,7 +28,7 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Seal the capture."""
     with dvcrypto.Sealer(
-        options.mode, options.key, first_nonce=options.first_nonce, byteorder=options.byteorder
+        options.mode, find_key(options.key), first_nonce=options.first_nonce, byteorder=options.byteorder
     ) as sealer:
         return rewrite(options, "sealed", _sealing(sealer))
 

@@ -7,19 +7,18 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from importlib import metadata
+from importlib import _bootstrap, metadata
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final, Literal, NamedTuple
 
-from dvcrypto.dropin import _sending, discord_py, pycord, voice_recv
+from dvcrypto.dropin import _sending, discord_py, hikari_wave, interactions, pycord, voice_recv
 from dvcrypto.dropin._library import Library
 from dvcrypto.dropin._replacing import Replaced, Unexpected, replace
 from dvcrypto.modes import MODE_VARIABLE, Mode, as_mode
 
-_LIBRARIES: Final = {
-    library.name: library for family in (discord_py, pycord, voice_recv) for library in family.LIBRARIES
-}
+_FAMILIES: Final = (discord_py, pycord, voice_recv, interactions, hikari_wave)
+_LIBRARIES: Final = {library.name: library for family in _FAMILIES for library in family.LIBRARIES}
 
 State = Literal["replaced", "waiting", "left alone", "not installed", "not asked for"]
 
@@ -69,7 +68,7 @@ def install(*names: str, prefer: Mode | str | None = None) -> None:
     Raises ValueError for a name that is not served or a mode that is none. Warns with DropinWarning of a library
     whose code is not what was expected, and leaves it alone.
     """
-    unknown = [name for name in names if name not in _LIBRARIES]
+    unknown = [name for name in names if name not in list(_LIBRARIES)]  # also a list of names, which has no hash
     if unknown:
         message = f"no backend for {', '.join(map(repr, unknown))}; there are {', '.join(_LIBRARIES)}"
         raise ValueError(message)
@@ -81,16 +80,18 @@ def install(*names: str, prefer: Mode | str | None = None) -> None:
             if library.name in (names or _LIBRARIES) and library.name not in _asked:
                 _asked[library.name] = None
         _watch()
-        for module in {_LIBRARIES[name].module for name in _asked} & sys.modules.keys():
-            _serve(module)
+    for module in {library.module for library in _LIBRARIES.values()}:
+        _wait_for(module)
+        if not _is_importing(module):  # by this thread, then
+            with _lock:
+                _serve(module)
 
 
 def uninstall() -> None:
     """Undo ``install``. A connection that dvcrypto seals for is sealed for by dvcrypto to its end."""
     with _lock:
         for served in _asked.values():
-            for replaced in reversed(served.replaced if served else ()):
-                replaced.undo()
+            _undo(served)
         _asked.clear()
         _sending.prefer(None)
         if _watcher in sys.meta_path:
@@ -109,7 +110,7 @@ def _status(library: Library) -> LibraryStatus:
     state: State
     if served and served.replaced:
         state, reason, names = "replaced", "", served.names
-    elif version is None:
+    elif version is None and not _is_imported(library):
         state, reason = "not installed", ""
     elif library.name not in _asked:
         state, reason = "not asked for", ""
@@ -120,6 +121,15 @@ def _status(library: Library) -> LibraryStatus:
     return LibraryStatus(library.name, state, version, library.tested, names, reason)
 
 
+def _is_imported(library: Library) -> bool:
+    """Whether it is this library, and not another one that shares the package's name."""
+    return library.module in sys.modules and library.title in (None, _title(library))
+
+
+def _title(library: Library) -> str | None:
+    return getattr(sys.modules.get(library.package), "__title__", None)
+
+
 def _version(library: Library) -> str | None:
     try:
         return metadata.version(library.name)
@@ -127,45 +137,86 @@ def _version(library: Library) -> str | None:
         return None
 
 
+def _wait_for(module: str) -> None:
+    """Wait while another thread looks for the module or imports it: it may have begun before we watched.
+
+    Without our lock, which that thread wants at the end. The interpreter itself waits by this function; to import the
+    module instead would begin again what has failed there.
+    """
+    wait = getattr(_bootstrap, "_lock_unlock_module", None)
+    if wait:
+        wait(module)
+
+
+def _is_importing(module: str) -> bool:
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
 def _serve(module: str) -> None:
     """Replace what is to be replaced, now that the module is imported."""
+    refused = []
     for name, served in _asked.items():
         library = _LIBRARIES[name]
-        if library.module == module and served is None:
-            _asked[name] = _replace(library)
+        if library.module == module and served is None and module in sys.modules:
+            result, refusal = _replace(library)
+            _asked[name] = result
+            refused.extend(refusal)
+    for message in refused:
+        warnings.warn(message, DropinWarning, stacklevel=3)
 
 
-def _replace(library: Library) -> _Served:
-    title = getattr(sys.modules[library.package], "__title__", None)
-    if library.title and title != library.title:
-        return _Served((), (), f"the package {library.package!r} is of {title!r}")
+def _replace(library: Library) -> tuple[_Served, list[str]]:
+    """What was done, and what to warn of."""
+    if library.title not in (None, _title(library)):
+        return _Served((), (), f"the package {library.package!r} is of {_title(library)!r}"), []
     replacements = library.replacements()
     try:
-        return _Served(tuple(replace(replacements)), tuple(map(str, replacements)), "")
+        names = tuple(str(replacement) for replacement in replacements if not replacement.stays)
+        return _Served(tuple(replace(replacements)), names, ""), []
     except Unexpected as unexpected:
         tested = ", ".join(library.tested)
         version = _version(library) or "of an unknown version"
         message = f"{library.name} {version} is left alone, as {unexpected}; tested versions: {tested}"
-        warnings.warn(message, DropinWarning, stacklevel=2)
-        return _Served((), (), str(unexpected))
+        return _Served((), (), str(unexpected)), [message]
+
+
+def _undo(served: _Served | None) -> None:
+    for replaced in reversed(served.replaced if served else ()):
+        replaced.undo()
 
 
 class _Watcher(importlib.abc.MetaPathFinder):
-    """Sees the libraries' modules being imported."""
+    """Sees the libraries' modules being imported, and being reloaded."""
+
+    def __init__(self) -> None:
+        self._here = threading.local()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if not any(served is None and _LIBRARIES[asked].module == name for asked, served in _asked.items()):
+        looked_for = vars(self._here).setdefault("names", set())
+        # Another finder may ask all the others too, and us among them.
+        if name in looked_for or not any(_LIBRARIES[asked].module == name for asked in _asked.copy()):
             return None
+        looked_for.add(name)
+        try:
+            spec = self._ask_others(name, path, target)
+        finally:
+            looked_for.remove(name)
+        if spec and spec.loader:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+    def _ask_others(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
         for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not self else None
+            find_spec = getattr(finder, "find_spec", None)  # without one, the interpreter passes it over too
+            spec = find_spec(name, path, target) if find_spec and finder is not self else None
             if spec and spec.loader:
-                spec.loader = _Loader(spec.loader)
-                return spec
+                return spec  # type: ignore[no-any-return]
         return None
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads as another loader does, and then serves the library."""
+    """Loads as another loader does, and then serves the library. The module knows the other loader only."""
 
     def __init__(self, loader: importlib.abc.Loader) -> None:
         self._loader = loader
@@ -173,13 +224,24 @@ class _Loader(importlib.abc.Loader):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
+    def __reduce__(self) -> tuple[type["_Loader"], tuple[importlib.abc.Loader]]:
+        return _Loader, (self._loader,)
+
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        for where, attribute in ((module.__spec__, "loader"), (module, "__loader__")):
+            setattr(where, attribute, self._loader)
+        with _lock:
+            for asked in _asked:
+                if _LIBRARIES[asked].module == name:  # what a reload finds replaced outside of the module
+                    _undo(_asked[asked])
+                    _asked[asked] = None
         self._loader.exec_module(module)
         with _lock:
-            _serve(module.__name__)
+            _serve(name)
 
 
 _watcher = _Watcher()

@@ -24,6 +24,11 @@ class Replacement(NamedTuple):
     expected: Callable[[Any], bool]
     """Whether the old value looks as expected."""
 
+    @property
+    def stays(self) -> bool:
+        """Whether the attribute is only looked at."""
+        return self.make is _keep
+
     def __str__(self) -> str:
         """The attribute's full name."""
         return f"{self.owner.replace(':', '.')}.{self.name}"
@@ -41,6 +46,11 @@ def method(owner: str, name: str, arguments: str, uses: str, make: Callable[[Any
     return Replacement(owner, name, make, expected)
 
 
+def relied_on(owner: str, name: str, arguments: str, uses: str) -> Replacement:
+    """A function that stays, and that the replacements only fit when it looks like this."""
+    return method(owner, name, arguments, uses, _keep)
+
+
 def value(owner: str, name: str, new: Any, expected: Callable[[Any], bool]) -> Replacement:
     """A value, whatever it was, as long as it looks as expected."""
     return Replacement(owner, name, lambda _: new, expected)
@@ -49,6 +59,10 @@ def value(owner: str, name: str, new: Any, expected: Callable[[Any], bool]) -> R
 def addition(owner: str, name: str, new: Any) -> Replacement:
     """An attribute that the library does not have."""
     return Replacement(owner, name, lambda _: new, lambda old: old is ABSENT)
+
+
+def _keep(old: Any) -> Any:
+    return old
 
 
 def _arguments(code: CodeType) -> list[str]:
@@ -90,7 +104,8 @@ def replace(replacements: Iterable[Replacement]) -> list[Replaced]:
         if not replacement.expected(old):
             message = f"{replacement} is {'missing' if old is ABSENT else 'not as expected'}"
             raise Unexpected(message)
-        planned.append(Replaced(owner, replacement.name, old, replacement.make(old)))
+        if not replacement.stays:
+            planned.append(Replaced(owner, replacement.name, old, replacement.make(old)))
     for replaced in planned:
         setattr(replaced.owner, replaced.name, replaced.new)
     return planned

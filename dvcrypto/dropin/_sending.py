@@ -1,5 +1,6 @@
 """What the backends for senders share: which mode a connection takes, and what each client seals with."""
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Callable, Iterable
@@ -65,7 +66,8 @@ class ClientSealer:
         try:
             return sealer.seal(header, payload)
         except NonceExhausted:
-            self._ended()
+            with contextlib.suppress(RuntimeError):  # of a loop that is closed, and the connection with it
+                self._ended()
             raise
 
     def _sealer(self, mode: str, key: Any) -> Sealer:

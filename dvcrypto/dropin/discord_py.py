@@ -5,8 +5,9 @@ of the server's modes that the client supports.
 """
 
 import asyncio
+import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from dvcrypto.dropin._library import Library
 from dvcrypto.dropin._receiving import read_waiting
 from dvcrypto.dropin._replacing import Replacement, addition, method, value
 from dvcrypto.dropin._sending import MODES, XCHACHA20, ClientSealer, choose
+from dvcrypto.errors import NoCommonMode
 from dvcrypto.modes import Mode
 
 _taking_over = threading.Lock()
@@ -47,17 +49,30 @@ def _take_over(client: Any, used: int) -> None:
 def choosing(connection: str) -> Callable[[Any], Any]:
     """Wraps the gateway's method that takes the first of the server's modes: it finds only the one of our choice.
 
-    ``connection`` is the gateway's attribute that knows the client's modes.
+    ``connection`` is the gateway's attribute that knows the client's modes. A client of a class with modes of its own
+    takes one of them where the server has none of ours.
     """
 
     def make(original: Callable[[Any, dict[str, Any]], Awaitable[None]]) -> Any:
         async def ready(gateway: Any, data: dict[str, Any]) -> None:
-            mode = choose(data["modes"], getattr(gateway, connection).supported_modes)
-            await original(gateway, {**data, "modes": [mode]})
+            supported = getattr(gateway, connection).supported_modes
+            try:
+                modes = [choose(data["modes"], _receivable(supported))]
+            except NoCommonMode:
+                modes = [mode for mode in data["modes"] if mode in supported and mode not in MODES]
+                if not modes:
+                    raise
+            await original(gateway, {**data, "modes": modes})
 
         return ready
 
     return make
+
+
+def _receivable(modes: Sequence[str]) -> Sequence[str]:
+    """Those that discord-ext-voice-recv can open too, which may be there and left as it is."""
+    reader = sys.modules.get("discord.ext.voice_recv.reader")
+    return [mode for mode in modes if reader is None or mode in reader.PacketDecryptor.supported_modes]
 
 
 def _without_gcm(modes: Any) -> bool:

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from dvcrypto.dropin._library import Library
-from dvcrypto.dropin._receiving import decrypting, receiving
+from dvcrypto.dropin._receiving import decrypting, is_ours, receiving
 from dvcrypto.dropin._replacing import Replacement, method
 from dvcrypto.dropin.discord_py import choosing, sealing
 
 _CLIENT = "discord.voice.client:VoiceClient"
 _GATEWAY = "discord.voice.gateway:VoiceWebSocket"
 _READER = "discord.voice.receive.reader"
+_RTCP_TYPES = (200, 201)  # it takes 202 to 204 for RTCP too, and then reads them as RTP
 
 
 def _replacements() -> list[Replacement]:
@@ -24,7 +25,7 @@ def _replacements() -> list[Replacement]:
         *decrypting(decryptor),
         method(decryptor, "decrypt_rtp", "self packet", uses, _before_dave),
         method(decryptor, "decrypt_rtcp", "self packet", "_decryptor_rtcp", lambda _: _decrypt_rtcp),
-        method(f"{_READER}:AudioReader", "callback", "self packet_data", callback, receiving("client")),
+        method(f"{_READER}:AudioReader", "callback", "self packet_data", callback, receiving("client", _RTCP_TYPES)),
     ]
 
 
@@ -35,6 +36,8 @@ def _before_dave(original: Callable[[Any, Any], bytes | None]) -> Any:
     """
 
     def decrypt_rtp(decryptor: Any, packet: Any) -> bytes | None:
+        if not is_ours(decryptor):
+            return original(decryptor, packet)
         dave = decryptor.client._connection.dave_session
         if dave is None or not dave.ready:
             return decryptor._decryptor_rtp(packet)  # type: ignore[no-any-return]

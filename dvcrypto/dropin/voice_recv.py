@@ -5,13 +5,16 @@ from dvcrypto.dropin._receiving import decrypting, receiving
 from dvcrypto.dropin._replacing import Replacement, method
 
 _READER = "discord.ext.voice_recv.reader"
+_RTCP_TYPES = range(200, 205)
 
 
 def _replacements() -> list[Replacement]:
     callback = "rtp decryptor packet_router voice_client"
     return [
         *decrypting(f"{_READER}:PacketDecryptor"),
-        method(f"{_READER}:AudioReader", "callback", "self packet_data", callback, receiving("voice_client")),
+        method(
+            f"{_READER}:AudioReader", "callback", "self packet_data", callback, receiving("voice_client", _RTCP_TYPES)
+        ),
     ]
 
 

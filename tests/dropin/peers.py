@@ -8,6 +8,8 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
+import pytest
+from other_peers import PEERS
 from small_discord import CHANNEL_ID, TOKEN, SmallDiscord
 
 MODULES = {
@@ -16,6 +18,8 @@ MODULES = {
     "py-cord": "discord",
     "disnake": "disnake",
     "nextcord": "nextcord",
+    "discord-py-interactions": "interactions",
+    "hikari-wave": "hikariwave",
 }
 
 
@@ -53,8 +57,25 @@ async def eventually(condition: Callable[[], object], timeout: float = 10) -> No
         raise AssertionError(f"not within {timeout} s") from None
 
 
+CANNOT = {
+    "SEALS": "cannot seal by itself so that all of it opens",
+    "COUNTS": "does not count its packets",
+    "GOES_ON": "does not go on after its gateway's socket was lost",
+}
+
+
+def skip_unless_it(ability: str, peer: Any) -> None:
+    """Skip a test for which a library is not good enough."""
+    if not getattr(peer, ability):
+        pytest.skip(f"{peer.name} {CANNOT[ability]}")
+
+
 class Peer:
     """A library, logged in to a small Discord."""
+
+    SEALS = True  # by itself, so that all of it opens under nonces that differ
+    COUNTS = True  # its packets, so that a test can set the count
+    GOES_ON = True  # after its gateway's socket was lost
 
     def __init__(self, server: SmallDiscord) -> None:
         self.name, self.library = installed()
@@ -181,9 +202,9 @@ def _sink_class(base: type) -> Callable[[Any, list[bytes]], Any]:
 
 
 @contextlib.asynccontextmanager
-async def logged_in(server: SmallDiscord) -> AsyncIterator[Peer]:
+async def logged_in(server: SmallDiscord) -> AsyncIterator[Any]:
     """The library that is here, logged in to the server."""
-    peer = Peer(server)
+    peer = PEERS.get(installed()[0], Peer)(server)
     try:
         await peer.start()
         yield peer

@@ -23,6 +23,7 @@ SERVER_CRASHED = 4015  # the close code after which clients resume
 SESSION_TIMED_OUT = 4009  # after this one they begin anew
 DISCOVERY_LEN = 74
 KEEP_ALIVE_LEN = 8
+KEEP_ALIVE_OF_INTERACTIONS = b"\xc9" + bytes(8)
 CLIENT_SSRC = 0x0001_0203
 SPEAKER_SSRC = 0x0A0B_0C0D
 SAMPLES_PER_FRAME = 960  # 20 ms at 48 kHz
@@ -238,9 +239,11 @@ class VoiceServer:
         """Answer, or open and keep, what a client sent."""
         self.client = address
         self.datagrams.append(datagram)
-        if len(datagram) == DISCOVERY_LEN and datagram[:4] == struct.pack(">HH", 1, DISCOVERY_LEN - 4):
+        if len(datagram) >= DISCOVERY_LEN and datagram[:4] == struct.pack(">HH", 1, DISCOVERY_LEN - 4):
             self.send_raw(_discovered(datagram, address))
             self._waking = asyncio.ensure_future(self._wake())
+        elif datagram == KEEP_ALIVE_OF_INTERACTIONS:
+            self.keep_alive_count += 1
         elif len(datagram) == KEEP_ALIVE_LEN:
             self.keep_alive_count += 1
             self.send_raw(datagram)
