@@ -154,13 +154,20 @@ static int net_best(void)
     return DV_WIRE_GSO;
 }
 
-static int net_cuts(intptr_t socket)
+/* The kernel is asked once; a socket that does not tell, as it is closed or not UDP, says nothing about the next one. */
+static bool net_cuts(intptr_t socket)
 {
-    int value;
+    static int known = -1;
+    int value, here = __atomic_load_n(&known, __ATOMIC_RELAXED);
     socklen_t value_len = sizeof value;
+    if (here >= 0)
+        return here;
     if (getsockopt((int)socket, SOL_UDP, UDP_SEGMENT, &value, &value_len) == 0)
-        return 1;
-    return errno == ENOPROTOOPT ? 0 : -1;
+        here = 1;
+    else if (errno == ENOPROTOOPT)
+        here = 0;
+    __atomic_store_n(&known, here, __ATOMIC_RELAXED);
+    return here > 0;
 }
 
 #else
@@ -176,10 +183,10 @@ static int net_best(void)
     return DV_WIRE_LOOP;
 }
 
-static int net_cuts(intptr_t socket)
+static bool net_cuts(intptr_t socket)
 {
     (void)socket;
-    return 0;
+    return false;
 }
 
 #endif

@@ -56,10 +56,10 @@ static int net_best(void)
     return DV_WIRE_LOOP;
 }
 
-static int net_cuts(intptr_t socket)
+static bool net_cuts(intptr_t socket)
 {
     (void)socket;
-    return 0;
+    return false;
 }
 
 static int ready_within(intptr_t socket, short events, int timeout_ms)

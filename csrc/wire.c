@@ -258,16 +258,11 @@ int dv_wire_best(void)
     return dv_net.best();
 }
 
-/* A kernel that does not know segments ignores them, and sends a parcel uncut. It is asked once. */
+/* A kernel that does not know segments ignores them, and would send a parcel uncut. */
 static int method_here(const dv_sending *sending)
 {
-    static int cuts = -1; /* whoever races here writes the same */
     int best = dv_net.best(), method = sending->method > best ? best : sending->method;
-    if (method < DV_WIRE_GSO)
-        return method;
-    if (cuts < 0)
-        cuts = dv_net.cuts(sending->socket);
-    return cuts > 0 ? method : DV_WIRE_MMSG;
+    return method == DV_WIRE_GSO && !dv_net.cuts(sending->socket) ? DV_WIRE_MMSG : method;
 }
 
 static size_t work_len(const work *now)

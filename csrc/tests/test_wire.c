@@ -23,6 +23,7 @@ static dv_net_calls real;
 /* What the made-up kernel is, and what has become of the packets. A packet's first 4 bytes are its number. */
 static struct {
     int best;
+    bool knows_segments;
     bool cuts;       /* the device takes segments */
     bool has_many;   /* there is a sendmmsg */
     int cut_error;   /* what it says where it does not */
@@ -48,10 +49,10 @@ static int fake_best(void)
     return kernel.best;
 }
 
-static int fake_cuts(intptr_t socket)
+static bool fake_cuts(intptr_t socket)
 {
     (void)socket;
-    return 1;
+    return kernel.knows_segments;
 }
 
 static size_t packet_len(size_t packet)
@@ -182,7 +183,7 @@ static void kernel_begin(const size_t *lens, size_t count)
     free(kernel.packets);
     memset(&kernel, 0, sizeof kernel);
     kernel.best = DV_WIRE_GSO;
-    kernel.cuts = kernel.has_many = true;
+    kernel.knows_segments = kernel.cuts = kernel.has_many = true;
     kernel.cut_error = EIO;
     kernel.path_len = DV_PACKET_MAX_LEN;
     kernel.clock = (int64_t)1 << 40;
@@ -323,6 +324,12 @@ static void wire_calls(void)
     dv_sending sending = sending_new();
     send_once(&sending);
     CHECK(kernel.calls == 65);
+    begin_case(); /* a kernel that would send a parcel uncut is given none */
+    kernel_equal(1200, 65);
+    kernel.knows_segments = kernel.cuts = false;
+    sending = sending_new();
+    send_once(&sending);
+    CHECK(kernel.calls == 2);
 }
 
 /* What is remembered of a kernel or device that refuses: only what it has shown to be about the method. */
