@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import dvcrypto
-from benchmarks import dropin, growth, instructions, paths, speed, threads
+from benchmarks import dropin, growth, instructions, paths, speed, threads, wire
 
 _SECTIONS = {
     "paths": paths,
@@ -20,6 +20,7 @@ _SECTIONS = {
     "growth": growth,
     "dropin": dropin,
     "instructions": instructions,
+    "wire": wire,
 }
 
 

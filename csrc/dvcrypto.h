@@ -78,6 +78,7 @@ typedef enum dv_fault {
     DV_FAULT_OBU_SIZE,     /* bytes of a size field without an end, bytes it may have */
     DV_FAULT_FRAME_MARKER, /* VP9's frame marker, 2 */
     DV_FAULT_SUPERFRAME,   /* bytes that a VP9 superframe's index calls for, bytes there are */
+    DV_FAULT_DATAGRAM,     /* bytes in a datagram, bytes the receiver has room for */
     DV_FAULT_COUNT
 } dv_fault;
 
@@ -146,9 +147,75 @@ typedef struct dv_message {
     size_t text_len;
 } dv_message;
 
+/* How packets leave and arrive. A method that the kernel or the device refuses gives way to the one before it. */
+typedef enum dv_wire_method {
+    DV_WIRE_LOOP, /* a system call for each packet */
+    DV_WIRE_MMSG, /* one for many */
+    DV_WIRE_GSO,  /* one for many, and packets of one length travel as one through the kernel */
+    DV_WIRE_METHOD_COUNT
+} dv_wire_method;
+
+/* What ended a sending. */
+typedef enum dv_stop {
+    DV_STOP_DONE,        /* all packets left */
+    DV_STOP_FULL,        /* the socket has no room now, and may not wait */
+    DV_STOP_TIMEOUT,     /* it had none for so long */
+    DV_STOP_INTERRUPTED, /* by a signal: let its handlers run, then go on */
+    DV_STOP_PACED,       /* the next packet is not due yet, and the sending may not sleep */
+    DV_STOP_ERROR
+} dv_stop;
+
+/* An IP address and a port, the same on every system. */
+typedef struct dv_address {
+    uint8_t bytes[16]; /* of IPv4 the first 4 */
+    uint32_t flow_info;
+    uint32_t scope_id;
+    uint16_t port;
+    uint8_t version; /* 4 or 6; 0 is no address */
+    uint8_t unused;
+} dv_address;
+
+/* Packets one behind the other on their way into a UDP socket. The caller owns all of it. */
+typedef struct dv_sending {
+    intptr_t socket;
+    dv_address address; /* none: the socket is connected */
+    const uint8_t *packets;
+    size_t packets_len;
+    const size_t *ends; /* where each packet ends */
+    size_t packet_count;
+    size_t first;       /* the packet to begin with */
+    int64_t timeout_ns; /* how long to wait for room: 0 not at all, negative for ever; gets what is left of it */
+    int64_t due_ns;     /* with a rate: when the next packet is due on the clock; 0 before the first one */
+    int64_t wait_ns;    /* gets how long that is from now, after DV_STOP_PACED */
+    uint64_t rate;      /* bits a second, IP and UDP headers included; 0 is as fast as can be */
+    uint8_t sleeps;     /* 1 where packets that are not due are waited for */
+    uint8_t method;     /* dv_wire_method; gets what kernel or device has left of it */
+    uint8_t stop;       /* gets a dv_stop */
+    uint8_t unused;
+    int error;             /* gets the system's error behind DV_STOP_ERROR */
+    size_t sent;           /* gets how many packets left */
+    uint64_t system_calls; /* gets how many calls that took, waits not counted */
+} dv_sending;
+
+/* Datagrams that came in, as dv_receiver_take left them for dv_receiver_open. */
+typedef struct dv_batch {
+    size_t count;
+    size_t len; /* of all */
+    int error;  /* the system's; 0 where there is none, also when nothing is waiting */
+} dv_batch;
+
+/* Where and when a datagram came in. */
+typedef struct dv_arrival {
+    int64_t time_ns; /* by the kernel, since 1970; 0 where it does not tell */
+    dv_address address;
+} dv_arrival;
+
+typedef enum dv_socket_option { DV_OPTION_GRO, DV_OPTION_TIMESTAMPS } dv_socket_option;
+
 typedef struct dv_sealer dv_sealer;
 typedef struct dv_opener dv_opener;
 typedef struct dv_aead dv_aead;
+typedef struct dv_receiver dv_receiver;
 
 /* Before anything else, from one thread: prepares the linked libraries and chooses the engines. Again, it does nothing. */
 dv_result dv_init(void);
@@ -228,6 +295,42 @@ void dv_opener_count(dv_opener *opener, uint64_t *counts); /* packets so far by 
  */
 dv_result dv_opener_open_burst(dv_opener *opener, const uint8_t *const *packets, const size_t *packet_lens,
                                size_t count, uint8_t *out, size_t out_capacity, dv_opened *opened);
+
+/* The best method that this system has. */
+int dv_wire_best(void);
+
+/*
+ * Send the packets from the first on, in order, each at most once. Only what ends the call before its first packet is an
+ * error to its caller; later, the count tells, and the next call meets the error. DV_ERROR_ARGUMENT where the ends do not
+ * follow each other within the packets.
+ */
+dv_result dv_wire_send(dv_sending *sending);
+
+/* Wait for a datagram, for timeout_ns (negative: for ever): 1 when there is one, 0 when not; or a system's error, negative. */
+int dv_wire_wait(intptr_t socket, int64_t timeout_ns);
+
+/* Turn an option of a socket on or off. 0, or the system's error. */
+int dv_wire_set(intptr_t socket, int option, int on);
+
+/*
+ * Room for slot_count datagrams of slot_len bytes, taken in at once and used again and again, by one thread at a time.
+ * NULL where a number is 0, too large, or there is no memory.
+ */
+dv_receiver *dv_receiver_new(size_t slot_len, size_t slot_count);
+void dv_receiver_free(dv_receiver *receiver); /* NULL is allowed */
+
+/*
+ * Take in what is waiting, without waiting for more: at most packet_max datagrams in the batch, the rest stays for the next
+ * one. A batch that was not opened is given out again.
+ */
+void dv_receiver_take(dv_receiver *receiver, intptr_t socket, int method, size_t packet_max, dv_batch *batch);
+
+/*
+ * Open the batch as dv_opener_open_burst does. ends gets where each packet's place in out ends, arrivals whence each came,
+ * unless NULL. A datagram that was longer than its slot has no place: it is DV_TRUNCATED.
+ */
+dv_result dv_receiver_open(dv_receiver *receiver, dv_opener *opener, uint8_t *out, size_t out_capacity, size_t *ends,
+                           dv_opened *opened, dv_arrival *arrivals);
 
 /*
  * An AEAD by itself: never the same nonce for two messages is then the caller's to see to. AES-GCM takes keys of 16, 24 and

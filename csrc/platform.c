@@ -165,6 +165,22 @@ void dv_lock_destroy(dv_lock *lock)
     native_destroy(&lock->native);
 }
 
+bool dv_host_is_long(size_t work_len)
+{
+    return work_len >= host.long_work_len;
+}
+
+void *dv_host_leave(void)
+{
+    return host.leave ? host.leave() : NULL;
+}
+
+void dv_host_enter(void *host_state)
+{
+    if (host_state)
+        host.enter(host_state);
+}
+
 void *dv_enter(dv_lock *lock, size_t work_len)
 {
     void *host_state = NULL;
@@ -180,6 +196,5 @@ void *dv_enter(dv_lock *lock, size_t work_len)
 void dv_leave(dv_lock *lock, void *host_state)
 {
     native_release(&lock->native);
-    if (host_state)
-        host.enter(host_state);
+    dv_host_enter(host_state);
 }

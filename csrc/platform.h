@@ -36,6 +36,11 @@ void dv_lock_destroy(dv_lock *lock);
 void *dv_enter(dv_lock *lock, size_t work_len);
 void dv_leave(dv_lock *lock, void *host_state);
 
+/* Give up the host's interpreter lock, for a wait or for long work; not while a dv_lock is held. */
+bool dv_host_is_long(size_t work_len);
+void *dv_host_leave(void);
+void dv_host_enter(void *host_state);
+
 void *dv_aligned_new(size_t len); /* 16-byte aligned, zeroed; NULL when there is no memory */
 void dv_aligned_free(void *memory);
 

@@ -51,6 +51,7 @@ dv_status dv_fault_status(dv_fault fault)
         [DV_FAULT_DISCOVERY] = DV_NOT_MEDIA,
         [DV_FAULT_TAG] = DV_BAD_TAG,
         [DV_FAULT_REPLAY] = DV_REPLAYED,
+        [DV_FAULT_DATAGRAM] = DV_TRUNCATED,
         /* Those of frames are never found in a packet that was to be opened. */
         [DV_FAULT_ROOM] = DV_MALFORMED,
         [DV_FAULT_UNCUT] = DV_MALFORMED,

@@ -20,7 +20,8 @@ from dvcrypto.modes import Engine, Mode, aes_accelerated, choose_mode, engines, 
 from dvcrypto.opening import OpenedBurst, OpenedPacket, Opener, OpenerStats, Status
 from dvcrypto.packetizers import Packetizer
 from dvcrypto.rtp import RtcpHeader, RtpExtension, RtpHeader
-from dvcrypto.sealing import RtpStream, Sealer
+from dvcrypto.sealing import RtpStream, Sealer, SentFrame
+from dvcrypto.wire import Receiver
 
 __all__ = [
     "AuthenticationFailed",
@@ -41,6 +42,7 @@ __all__ = [
     "Opener",
     "OpenerStats",
     "Packetizer",
+    "Receiver",
     "Replayed",
     "RtcpHeader",
     "RtpExtension",
@@ -50,6 +52,7 @@ __all__ = [
     "Sealer",
     "SealerClosed",
     "SealerForked",
+    "SentFrame",
     "Status",
     "Truncated",
     "aes_accelerated",

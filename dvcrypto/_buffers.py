@@ -16,7 +16,7 @@ PACKET_MAX_LEN: Final = 65535
 PLAIN_MAX_LEN: Final = PACKET_MAX_LEN - OVERHEAD_LEN
 HEADER_MAX_LEN: Final = 76  # of the clear header: 12 bytes, 15 CSRCs, 4 of the extension's preamble
 
-_SIZE_LEN: Final = int(ffi.sizeof("size_t"))
+SIZE_LEN: Final = int(ffi.sizeof("size_t"))
 
 
 def view(name: str, value: "Buffer") -> memoryview:
@@ -127,4 +127,4 @@ def numbers(sizes: bytes) -> "memoryview[int]":
 
 def last(sizes: bytes) -> int:
     """The last of C's size_t; 0 where there is none."""
-    return int.from_bytes(sizes[-_SIZE_LEN:], sys.byteorder)
+    return int.from_bytes(sizes[-SIZE_LEN:], sys.byteorder)

@@ -55,6 +55,9 @@ _WORDS: Final[dict[int, Callable[[str, int, int], str]]] = {
     lib.DV_FAULT_SUPERFRAME: lambda name, value, limit: (
         f"{name} has a superframe index that calls for {value} bytes; there are {limit}"
     ),
+    lib.DV_FAULT_DATAGRAM: lambda name, value, limit: (
+        f"{name} is a datagram of {value} bytes or more; the receiver has room for {limit}"
+    ),
 }
 
 

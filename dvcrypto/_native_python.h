@@ -341,6 +341,106 @@ static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t
     return result;
 }
 
+static THREAD_LOCAL dv_sending last_sending;
+static THREAD_LOCAL int last_receive_error;
+
+/* What became of this thread's last sending. Its pointers lead nowhere. */
+static const dv_sending *dv_python_sending(void)
+{
+    return &last_sending;
+}
+
+/* The system's error that dv_python_receive met, or 0. */
+static int dv_python_receive_error(void)
+{
+    return last_receive_error;
+}
+
+/*
+ * Send a burst's packets from the first on. address_id is a dv_address as bytes, or 0. Returns how many left when all did
+ * by the method given; -1 where dv_python_sending tells more; -2 where the burst is none.
+ */
+static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t sealed_id, uintptr_t ends_id,
+                              size_t first, int64_t timeout_ns, int method, double rate, int64_t due_ns, int sleeps)
+{
+    PyObject *address = (PyObject *)address_id, *ends = (PyObject *)ends_id;
+    Py_buffer packets;
+    dv_sending sending = {0};
+    if (!PyBytes_CheckExact(ends) || !hold((PyObject *)sealed_id, &packets))
+        return -2;
+    sending.socket = socket;
+    if (address)
+        memcpy(&sending.address, PyBytes_AsString(address), sizeof sending.address);
+    sending.packets = packets.buf;
+    sending.packets_len = (size_t)packets.len;
+    sending.ends = (const size_t *)(const void *)PyBytes_AsString(ends);
+    sending.packet_count = (size_t)PyBytes_Size(ends) / sizeof(size_t);
+    sending.first = first;
+    sending.timeout_ns = timeout_ns;
+    sending.due_ns = due_ns;
+    sending.rate = (uint64_t)rate;
+    sending.sleeps = (uint8_t)(sleeps != 0);
+    sending.method = (uint8_t)method;
+    dv_result result = dv_wire_send(&sending);
+    PyBuffer_Release(&packets);
+    last_sending = sending;
+    if (result != DV_DONE)
+        return -2;
+    return sending.stop == DV_STOP_DONE && sending.method == method ? (int64_t)sending.sent : -1;
+}
+
+/*
+ * Seal a frame as dv_python_seal_frame does, with the marker, and send it as dv_python_send does. Below -2 it is -2 minus
+ * the dv_result of sealing; nothing was sent then.
+ */
+static int64_t dv_python_send_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, uintptr_t frame_id,
+                                    uint32_t advance, intptr_t socket, uintptr_t address_id, int64_t timeout_ns,
+                                    int method, double rate, uintptr_t list_id)
+{
+    int result = dv_python_seal_frame(sealer, stream, packetizer, frame_id, 1, advance, list_id);
+    if (result != DV_DONE)
+        return -2 - result;
+    PyObject *sealed = PyList_GetItem((PyObject *)list_id, 0), *ends = PyList_GetItem((PyObject *)list_id, 1);
+    return dv_python_send(socket, address_id, (uintptr_t)sealed, (uintptr_t)ends, 0, timeout_ns, method, rate, 0, 1);
+}
+
+/*
+ * Take in what is waiting and open it. Appends what dv_python_open_burst does, and the dv_arrival of each packet; nothing
+ * where nothing was waiting, or where dv_python_receive_error tells why.
+ */
+static int dv_python_receive(dv_receiver *receiver, dv_opener *opener, intptr_t socket, int method, size_t packet_max,
+                             uintptr_t list_id)
+{
+    dv_batch batch;
+    uint8_t *out = NULL, *written[3];
+    dv_receiver_take(receiver, socket, method, packet_max, &batch);
+    last_receive_error = batch.error;
+    if (batch.count == 0)
+        return DV_DONE;
+    const size_t lens[3] = {batch.count * sizeof(size_t), batch.count * sizeof(dv_opened),
+                            batch.count * sizeof(dv_arrival)};
+    PyObject *plain = new_bytes(batch.len, &out), *parts[3] = {NULL, NULL, NULL};
+    dv_result result = plain ? DV_DONE : DV_ERROR_MEMORY;
+    for (int i = 0; i < 3 && result == DV_DONE; i++)
+        if (!(parts[i] = new_bytes(lens[i], &written[i])))
+            result = DV_ERROR_MEMORY;
+    if (result == DV_DONE)
+        result = dv_receiver_open(receiver, opener, out, batch.len, (size_t *)(void *)written[0],
+                                  (dv_opened *)(void *)written[1], (dv_arrival *)(void *)written[2]);
+    if (result == DV_DONE) {
+        Py_INCREF(plain);
+        result = give(list_id, plain);
+    }
+    for (int i = 0; i < 3 && result == DV_DONE; i++) {
+        Py_INCREF(parts[i]);
+        result = give(list_id, parts[i]);
+    }
+    Py_XDECREF(plain);
+    for (int i = 0; i < 3; i++)
+        Py_XDECREF(parts[i]);
+    return result;
+}
+
 /* A contiguous buffer of native unsigned bytes, held until it is released. 0 where the object is none; no exception is left. */
 static int hold_octets(PyObject *object, int flags, Py_buffer *held)
 {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, overload
 
 from dvcrypto import _buffers as buffers
+from dvcrypto._arrivals import ARRIVAL_LEN, Address, read_address, read_time
 from dvcrypto._faults import sentence
 from dvcrypto._keyed import Keyed
 from dvcrypto._library import ffi, lib
@@ -170,10 +171,14 @@ class OpenedPacket:
 class OpenedBurst(Sequence[OpenedPacket | None]):
     """The result of a burst: for each packet an OpenedPacket, or None where it did not open; ``statuses`` tell why."""
 
-    __slots__ = ("_ends", "_opened", "_plain", "_statuses")
+    __slots__ = ("_arrivals", "_ends", "_opened", "_plain", "_statuses")
 
-    def __init__(self, plain: bytes, ends: bytes, opened: bytes) -> None:
-        """``opened`` has a ``dv_opened`` for each packet; ``ends`` tells where each ends in ``plain``, as size_t."""
+    def __init__(self, plain: bytes, ends: bytes, opened: bytes, arrivals: bytes = b"") -> None:
+        """``opened`` has a ``dv_opened`` for each packet, and ``arrivals``, of those from a socket, a ``dv_arrival``.
+
+        ``ends`` tells where each packet ends in ``plain``, as size_t.
+        """
+        self._arrivals = arrivals
         self._plain = plain
         self._ends = ends
         self._opened = opened
@@ -195,6 +200,23 @@ class OpenedBurst(Sequence[OpenedPacket | None]):
         number = range(len(self))[index]
         fault = _Fault.read(self._opened, number * _DESCRIPTION_LEN)
         return sentence(f"packets[{number}]", fault) if fault.fault else None
+
+    @property
+    def addresses(self) -> tuple[Address | None, ...]:
+        """Whence each packet came, as the socket module has it; None for packets that came from no socket."""
+        if not self._arrivals:
+            return (None,) * len(self)
+        return tuple(read_address(self._arrivals, at) for at in range(0, len(self._arrivals), ARRIVAL_LEN))
+
+    @property
+    def times(self) -> tuple[int | None, ...]:
+        """When the kernel took each packet in, in nanoseconds since 1970; None where it was not asked, or cannot tell.
+
+        See ``Receiver(timestamps=True)``.
+        """
+        if not self._arrivals:
+            return (None,) * len(self)
+        return tuple(read_time(self._arrivals, at) for at in range(0, len(self._arrivals), ARRIVAL_LEN))
 
     def __len__(self) -> int:
         """How many packets went in."""
@@ -277,7 +299,7 @@ class Opener(Keyed):
         native = ffi.new("dv_opener **")
         result = lib.dv_opener_new(native, self._mode.native, buffers.key_pointer(key), window)
         if result != lib.DV_DONE:
-            _raise(result)
+            raise_for(result)
         self._native = ffi.gc(native[0], lib.dv_opener_free)
         self._engine = serving(self._mode)
 
@@ -292,7 +314,7 @@ class Opener(Keyed):
         if result:
             if result == lib.DV_ERROR_ARGUMENT:
                 return self.open(_read_packet(packet))
-            _raise(result)
+            raise_for(result)
         plain, described = opened
         if described[_FAULT_AT]:
             fault = _Fault.read(described, 0)
@@ -313,7 +335,7 @@ class Opener(Keyed):
         result = _open_burst(self._native, id(items), id(opened))
         if result:
             buffers.check_burst(items)
-            _raise(result)
+            raise_for(result)
         return OpenedBurst(*opened)
 
     @property
@@ -345,7 +367,8 @@ def _read_packet(packet: "Buffer") -> bytes:
     return viewed.tobytes()
 
 
-def _raise(result: int) -> NoReturn:
+def raise_for(result: int) -> NoReturn:
+    """The error behind a ``dv_result`` of opening."""
     if result == lib.DV_ERROR_ARGUMENT:
         message = "the buffer of a packet was there, and then could not be taken"
         raise BufferError(message)

@@ -1,9 +1,11 @@
 """Sealing: a key with its nonce counter, and streams of RTP packets under it."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NoReturn
 
 from dvcrypto import _buffers as buffers
+from dvcrypto import _sending
+from dvcrypto._arrivals import Address
 from dvcrypto._faults import sentence
 from dvcrypto._keyed import Keyed
 from dvcrypto._library import ffi, lib
@@ -14,12 +16,19 @@ from dvcrypto.packetizers import Packetizer, native_packetizer
 from dvcrypto.rtp import RtpExtension
 
 if TYPE_CHECKING:
+    import socket
+
     from typing_extensions import Buffer
 
 # Looked up once, as each is called for every packet or burst.
 _seal: Final = lib.dv_python_seal
 _seal_burst: Final = lib.dv_python_seal_burst
 _seal_frame: Final = lib.dv_python_seal_frame
+_send_frame: Final = lib.dv_python_send_frame
+
+# What dv_python_send_frame returns where not all packets left.
+_SEALED_ONLY: Final = -1
+_NOT_SEALED: Final = -2
 
 _ERRORS: Final[dict[int, Exception]] = {
     lib.DV_ERROR_CLOSED: SealerClosed("the sealer is closed"),
@@ -170,6 +179,15 @@ class Sealer(Keyed):
         return f"<dvcrypto.Sealer {self._mode}, {self._engine}, {self.packets_left} packets left>"
 
 
+class SentFrame(NamedTuple):
+    """A frame that was sealed and sent."""
+
+    burst: Burst
+    """All of its sealed packets."""
+    sent: int
+    """How many of them left, from the first on."""
+
+
 class RtpStream:
     """RTP packets under one SSRC: headers are made here, in sequence, and sealed by ``sealer``.
 
@@ -278,14 +296,66 @@ class RtpStream:
         data = buffers.read("frame", frame)
         return Burst(*self._seal(native_packetizer(packetizer), data, advance, marker=True))
 
+    def send_frame(
+        self,
+        sock: "socket.socket",
+        frame: "Buffer",
+        address: Address | None = None,
+        *,
+        packetizer: Packetizer | str | None = None,
+        advance: int = 0,
+        rate: float | None = None,
+    ) -> SentFrame:
+        """Seal a frame as ``seal_frame`` does and send it as ``Burst.send`` does, in one native call.
+
+        The result has the sealed burst and how many of its packets left: all of them but where a non-blocking socket is
+        full, a timeout has passed, or an error came in between. ``result.burst.send(sock, start=result.sent)`` goes on.
+
+        Raises what seal_frame raises, and then nothing was sent; and what Burst.send raises where not one packet left.
+        Then the error's attribute ``burst`` is the sealed burst, whose nonces are used.
+        """
+        data = buffers.read("frame", frame)
+        step = buffers.integer("advance", advance, 0, 0xFFFF_FFFF)
+        native = None if address is None else _sending.native_address(sock, address)
+        pace = 0.0 if rate is None else _sending.native_rate(rate)
+        sealed: list[bytes] = []
+        sent = _send_frame(
+            self._sealer._native,
+            self._stream,
+            native_packetizer(packetizer),
+            id(data),
+            step,
+            _sending.descriptor(sock),
+            0 if native is None else id(native),
+            _sending.nanoseconds(sock.gettimeout()),
+            _sending.method_of(sock),
+            pace,
+            id(sealed),
+        )
+        if sent < _SEALED_ONLY:
+            self._raise(_NOT_SEALED - sent)
+        burst = Burst(*sealed)
+        if sent == _SEALED_ONLY:
+            sending = _sending.Sending(sealed[0], sealed[1], sock, address, rate)
+            try:
+                sent = sending.run(0, _sending.read_progress(sock))
+            except OSError as error:
+                error.burst = burst  # type: ignore[attr-defined]
+                raise
+        return SentFrame(burst, sent)
+
     def _seal(self, packetizer: int, frame: bytes, advance: int, *, marker: bool) -> list[bytes]:
         """The sealed packets in one, and where each ends."""
         step = buffers.integer("advance", advance, 0, 0xFFFF_FFFF)
         sealed: list[bytes] = []
         result = _seal_frame(self._sealer._native, self._stream, packetizer, id(frame), bool(marker), step, id(sealed))
         if result:
-            _raise(result, "frame[{index}:]" if lib.dv_python_refusal().index else "frame")
+            self._raise(result)
         return sealed
+
+    @staticmethod
+    def _raise(result: int) -> NoReturn:
+        _raise(result, "frame[{index}:]" if lib.dv_python_refusal().index else "frame")
 
     @property
     def extension(self) -> RtpExtension | None:

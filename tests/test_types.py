@@ -67,6 +67,14 @@ WRONG = {
     "RtpStream(opener, 1, 120)": "arg-type",
     "RtpStream(sealer, 1, 120, extension=b'')": "arg-type",
     "RtpExtension.of({'1': b''})": "dict-item",
+    "sealer.seal_burst([]).send(5)": "arg-type",
+    "sealer.seal_burst([]).send(sock, '127.0.0.1:5')": "arg-type",
+    "sealer.seal_burst([]).send(sock, None, 5)": "call-arg",
+    "sealer.seal_burst([]).send(sock, rate='1')": "arg-type",
+    "Receiver(sock, sealer)": "arg-type",
+    "Receiver(sock, opener).receive(5)": "call-arg",
+    "Receiver(sock, opener).receive()[0].payload": "union-attr",
+    "RtpStream(sealer, 1, 120).send_frame(b'', sock)": "arg-type",
     "choose_mode([1])": "list-item",
     "choose_mode(5)": "arg-type",
     "engines()['x']": "index",
@@ -76,7 +84,9 @@ WRONG = {
 def test_mypy_refuses_misuse(cache: Path, tmp_path: Path) -> None:
     """One program with all the mistakes, since mypy's start is what takes time."""
     start = [
-        "from dvcrypto import Mode, Opener, RtpExtension, RtpStream, Sealer, choose_mode, engines",
+        "import socket",
+        "from dvcrypto import Mode, Opener, Receiver, RtpExtension, RtpStream, Sealer, choose_mode, engines",
+        "sock = socket.socket()",
         "mode = Mode.AES256_GCM",
         "sealer, opener = Sealer(mode, bytes(32)), Opener(mode, bytes(32))",
     ]

@@ -1,5 +1,6 @@
 """Uses every public name, as a program would. test_types.py checks its types with mypy --strict, and runs it."""
 
+import socket
 import sys
 from collections.abc import Sequence
 from typing import assert_type
@@ -24,6 +25,7 @@ from dvcrypto import (
     OpenError,
     OpenerStats,
     Packetizer,
+    Receiver,
     Replayed,
     RtcpHeader,
     RtpExtension,
@@ -33,6 +35,7 @@ from dvcrypto import (
     SealerClosed,
     SealerForked,
     SealError,
+    SentFrame,
     Status,
     Truncated,
     aes_accelerated,
@@ -158,6 +161,33 @@ def open_all(mode: Mode, sealed: list[bytes]) -> OpenerStats:
     return stats
 
 
+def move(mode: Mode) -> int:
+    """Packets through a socket."""
+    with socket.socket(type=socket.SOCK_DGRAM) as sock, Receiver(sock, Opener(mode, KEY), timestamps=False) as receiver:
+        sock.bind(("127.0.0.1", 0))
+        assert_type(receiver, Receiver)
+        assert_type(receiver.gro, bool)
+        assert_type(receiver.opener, Opener)
+        stream = RtpStream(Sealer(mode, KEY), 1, 120)
+        result = stream.send_frame(sock, bytearray(5000), sock.getsockname(), advance=3000)
+        assert_type(result, SentFrame)
+        assert_type(result.burst, Burst)
+        assert_type(result.sent, int)
+        assert_type(result.burst.send(sock, ("127.0.0.1", 9), start=4, rate=1e9), int)
+        burst = receiver.receive(max_packets=10, timeout=1)
+        assert_type(burst, OpenedBurst)
+        assert_type(burst.times, tuple[int | None, ...])
+        return len(burst.addresses)
+
+
+async def move_async(mode: Mode, sock: socket.socket) -> None:
+    """The same on a loop."""
+    burst = RtpStream(Sealer(mode, KEY), 1, 120).seal_frame(b"frame")
+    assert_type(await burst.send_async(sock, ("::1", 9, 0, 0), rate=10**9), int)
+    with Receiver(sock, Opener(mode, KEY)) as receiver:
+        assert_type(await receiver.receive_async(timeout=1), OpenedBurst)
+
+
 def find_out(mode: Mode, sealed: list[bytes]) -> None:
     """What a packet is."""
     diagnosis = diagnose(sealed[0], KEY, mode=mode)
@@ -176,6 +206,7 @@ def main() -> int:
     mode = choose()
     sealed = seal(mode)
     stats = open_all(mode, sealed)
+    assert move(mode)
     find_out(mode, sealed)
     used = set(globals())
     unused = [name for name in dvcrypto.__all__ if name not in used]

@@ -823,7 +823,7 @@ static void framing_statuses(void)
     static const dv_status expected[] = {
         DV_OK,        DV_TRUNCATED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED,
         DV_NOT_MEDIA, DV_NOT_MEDIA, DV_BAD_TAG,   DV_REPLAYED,  DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED,
-        DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED};
+        DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_MALFORMED, DV_TRUNCATED};
     for (int fault = 0; fault < DV_FAULT_COUNT; fault++) {
         begin_case();
         CHECK(dv_fault_status((dv_fault)fault) == expected[fault]);
@@ -907,6 +907,7 @@ int main(int argc, char **argv)
     test_opener();
     test_aead();
     test_packetizers();
+    test_wire();
     group(NULL);
     printf("%zu passed, %zu failed\n", passed_in_all, failed_in_all);
     return failed_in_all != 0;

@@ -107,5 +107,6 @@ void test_sealer(void);
 void test_opener(void);
 void test_aead(void);
 void test_packetizers(void);
+void test_wire(void);
 
 #endif

@@ -1,0 +1,938 @@
+"""Bursts through real sockets: every packet once, in order, byte for byte, by every method the kernel has."""
+
+import asyncio
+import contextlib
+import errno
+import importlib.util
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dvcrypto
+from dvcrypto import _sending
+from dvcrypto._library import lib
+from dvcrypto.endpoint import BurstProtocol, SealedTransport, create_datagram_endpoint
+
+MODE = "aead_aes256_gcm_rtpsize"
+KEY = bytes(range(32))
+HEADER = bytes.fromhex("8078000100000000000a0d10")
+RELAY = Path(__file__).with_name("relay.py")
+METHODS = [name for name, method in _sending.METHODS.items() if method <= lib.dv_wire_best()]
+LINUX = sys.platform.startswith("linux")
+by_every_method = pytest.mark.usefixtures("method")
+on_linux = pytest.mark.skipif(not LINUX, reason="Linux alone has these calls")
+
+
+def has_ipv6() -> bool:
+    if not socket.has_ipv6:
+        return False
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.bind(("::1", 0))
+        return True
+    return False
+
+
+FAMILIES = [
+    pytest.param(socket.AF_INET, id="IPv4"),
+    pytest.param(
+        socket.AF_INET6, id="IPv6", marks=pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
+    ),
+]
+
+
+class Pair:
+    """A sender and a receiver on loopback."""
+
+    def __init__(self, family: int = socket.AF_INET) -> None:
+        self.receiver = socket.socket(family, socket.SOCK_DGRAM)
+        self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.receiver.bind(("127.0.0.1" if family == socket.AF_INET else "::1", 0))
+        self.receiver.settimeout(5)
+        self.address = self.receiver.getsockname()
+        self.sender = socket.socket(family, socket.SOCK_DGRAM)
+        self.sealer = dvcrypto.Sealer(MODE, KEY)
+        self.stream = dvcrypto.RtpStream(self.sealer, 1, 101)
+        self.opener = dvcrypto.Opener(MODE, KEY)
+
+    def connect(self) -> "Pair":
+        self.sender.connect(self.address)
+        return self
+
+    def get(self, count: int) -> list[bytes]:
+        return [self.receiver.recv(65536) for _ in range(count)]
+
+    def nothing_more(self) -> bool:
+        return not select.select([self.receiver], [], [], 0.02)[0]
+
+    def close(self) -> None:
+        self.sender.close()
+        self.receiver.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=METHODS)
+def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = str(request.param)
+    monkeypatch.setattr(_sending, "best_method", _sending.METHODS[name])
+    monkeypatch.setattr(dvcrypto.wire, "best_method", _sending.METHODS[name])
+    return name
+
+
+def burst_of(pair: Pair, lens: list[int]) -> dvcrypto.Burst:
+    return pair.sealer.seal_burst([HEADER + os.urandom(length) for length in lens])
+
+
+LENS = {
+    "equal": [1200] * 40,
+    "a shorter last": [1200] * 40 + [7],
+    "none alike": [3 + 17 * i for i in range(50)],
+    "growing and falling": [100, 100, 200, 200, 50, 50, 60, 1200, 1200, 3],
+    "more than a call takes": [30] * 150,
+    "large": [40000, 40000, 40000, 60000, 1],
+    "one": [200],
+    "none": [],
+}
+
+
+# Sending
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("connected", [True, False], ids=["connected", "with an address"])
+@pytest.mark.parametrize("lens", LENS.values(), ids=LENS)
+@by_every_method
+def test_every_packet_arrives_once_in_order_byte_for_byte(family: int, connected: bool, lens: list[int]) -> None:
+    with contextlib.closing(Pair(family)) as pair:
+        if connected:
+            pair.connect()
+        burst = burst_of(pair, lens)
+        assert burst.send(pair.sender, None if connected else pair.address) == len(lens)
+        assert pair.get(len(lens)) == burst.tolist()
+        assert pair.nothing_more()
+
+
+@pytest.mark.parametrize(("name", "calls"), [("gso", 1), ("mmsg", 1), ("loop", 40)])
+def test_a_frame_takes_as_few_system_calls_as_the_method_has(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, name: str, calls: int
+) -> None:
+    if name not in METHODS:
+        pytest.skip(f"this system has no {name}")
+    monkeypatch.setattr(_sending, "best_method", _sending.METHODS[name])
+    burst_of(pair, [1200] * 40).send(pair.sender, pair.address)
+    assert lib.dv_python_sending().system_calls == calls
+
+
+@by_every_method
+def test_a_burst_in_the_callers_buffer_is_sent_from_there(pair: Pair) -> None:
+    out = bytearray(100_000)
+    burst = pair.sealer.seal_burst_into([HEADER + bytes(1000)] * 30, out)
+    assert burst.send(pair.sender, pair.address) == 30
+    assert pair.get(30) == burst.tolist()
+
+
+@by_every_method
+def test_start_goes_on_from_there(pair: Pair) -> None:
+    burst = burst_of(pair, [500] * 10)
+    assert burst.send(pair.sender, pair.address, start=7) == 3
+    assert pair.get(3) == burst.tolist()[7:]
+    assert burst.send(pair.sender, pair.address, start=10) == 0
+    for wrong in (-1, 11, 2**70):
+        with pytest.raises(ValueError, match=f"start is {wrong}; it must be from 0 to 10"):
+            burst.send(pair.sender, pair.address, start=wrong)
+
+
+@by_every_method
+def test_a_stream_seals_and_sends_a_frame_in_one_call(pair: Pair) -> None:
+    result = pair.stream.send_frame(pair.sender, bytes(50_000), pair.address, advance=3000)
+    assert result.sent == len(result.burst) == 43
+    assert pair.get(43) == result.burst.tolist()
+    assert (pair.stream.sequence, pair.stream.timestamp) == (43, 3000)
+    opened = pair.opener.open_burst(result.burst)
+    assert b"".join(packet.payload for packet in opened if packet) == bytes(50_000)
+    assert [packet.header.marker for packet in opened if packet] == [False] * 42 + [True]
+
+
+@on_linux
+@by_every_method
+def test_a_full_non_blocking_socket_says_how_many_left(pair: Pair) -> None:
+    ours, theirs = small_socket_pair()
+    with ours, theirs:
+        burst = burst_of(pair, [1200] * 400)
+        ours.setblocking(False)
+        sent = burst.send(ours)
+        assert 0 < sent < 400
+        assert burst.send(ours, start=sent) == 0
+        got = 0
+        while sent < 400:
+            for _ in range(sent - got):
+                assert theirs.recv(65536) == burst[got]
+                got += 1
+            sent += burst.send(ours, start=sent)
+        assert [theirs.recv(65536) for _ in range(400 - got)] == burst.tolist()[got:]
+
+
+def small_socket_pair() -> tuple[socket.socket, socket.socket]:
+    """UNIX datagrams: unlike UDP on loopback they wait in the sender's account until they are read. No GSO there.
+
+    By then the kernel was asked, over UDP, what it has.
+    """
+    with socket.socket(type=socket.SOCK_DGRAM) as udp:
+        dvcrypto.Burst(bytes(2), ends_of([1, 1])).send(udp, ("127.0.0.1", 9))
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+
+@on_linux
+@by_every_method
+def test_a_timeout_counts_what_left_and_is_raised_where_nothing_did(pair: Pair) -> None:
+    ours, theirs = small_socket_pair()
+    with ours, theirs:
+        burst = burst_of(pair, [1200] * 400)
+        ours.settimeout(0.05)
+        sent = burst.send(ours)
+        assert 0 < sent < 400
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            burst.send(ours, start=sent)
+        assert 0.04 < time.monotonic() - began < 5
+        with pytest.raises(TimeoutError) as caught:
+            pair.stream.send_frame(ours, bytes(5000))
+        assert len(caught.value.burst) == 5  # type: ignore[attr-defined]
+        assert pair.stream.sequence == 5
+
+
+@on_linux
+@by_every_method
+def test_a_blocking_socket_waits_without_the_gil(pair: Pair) -> None:
+    ours, theirs = small_socket_pair()
+    with ours, theirs:
+        burst = burst_of(pair, [1200] * 400)
+        got: list[bytes] = []
+        reader = threading.Thread(daemon=True, target=lambda: got.extend(theirs.recv(65536) for _ in range(400)))
+        threading.Timer(0.05, reader.start).start()
+        assert burst.send(ours) == 400
+        reader.join()
+        assert got == burst.tolist()
+
+
+@on_linux
+def test_a_socket_closed_meanwhile_does_not_send_into_another(pair: Pair) -> None:
+    """The number is used again at once, by a socket of somebody else; what is under way keeps the old one."""
+    ours, theirs = small_socket_pair()
+    burst = burst_of(pair, [1200] * 400)
+    sent: list[int] = []
+    number = ours.fileno()
+    with theirs:
+        sender = threading.Thread(daemon=True, target=lambda: sent.append(burst.send(ours)))
+        sender.start()
+        time.sleep(0.1)  # it waits for room by now
+        ours.close()
+        others = small_socket_pair()
+        assert number in {other.fileno() for other in others}
+        assert [theirs.recv(65536) for _ in range(400)] == burst.tolist()
+        sender.join()
+        assert sent == [400]
+        for other in others:
+            other.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                other.recv(1)
+            other.close()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
+@pytest.mark.parametrize("at_once", [True, False], ids=["send_frame", "send"])
+def test_signal_handlers_run_while_a_send_waits(pair: Pair, at_once: bool) -> None:
+    ours, theirs = small_socket_pair()
+    handled: list[float] = []
+    got: list[bytes] = []
+
+    def read_slowly() -> None:
+        while len(got) < 300:
+            time.sleep(0.001)
+            got.append(theirs.recv(65536))
+
+    with ours, theirs:
+        ours.settimeout(30)
+        reader = threading.Thread(daemon=True, target=read_slowly)
+        reader.start()
+        before = signal.signal(signal.SIGALRM, lambda *_: handled.append(time.monotonic()))
+        signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+        try:
+            if at_once:
+                burst, sent = pair.stream.send_frame(ours, bytes(300 * 1168))
+            else:
+                burst = burst_of(pair, [1200] * 300)
+                sent = burst.send(ours)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert sent == 300
+        reader.join()
+        assert got == burst.tolist()
+        assert len(handled) >= 5
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
+def test_signals_do_not_lengthen_a_timeout(pair: Pair) -> None:
+    ours, theirs = small_socket_pair()
+    with ours, theirs:
+        ours.settimeout(0.2)
+        before = signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        began = time.monotonic()
+        try:
+            assert 0 < burst_of(pair, [1200] * 400).send(ours) < 400
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert 0.15 < time.monotonic() - began < 5
+
+
+@by_every_method
+def test_a_refused_connection_is_told_as_an_error_or_a_count(pair: Pair) -> None:
+    pair.connect()
+    pair.receiver.close()
+    burst = burst_of(pair, [100] * 3)
+    counted, refused = 0, 0
+    for _ in range(6):
+        try:
+            counted += burst.send(pair.sender)
+        except ConnectionRefusedError:
+            refused += 1
+        time.sleep(0.01)
+    assert refused or counted < 18
+    assert counted <= 3 * (6 - refused)
+
+
+@on_linux
+@by_every_method
+def test_a_packet_longer_than_the_path_is_an_error_where_it_is_the_first(pair: Pair) -> None:
+    pair.connect()
+    pair.sender.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER, IP_PMTUDISC_DO: never in pieces
+    burst = dvcrypto.Burst(bytes(3 * 100 + 65535), ends_of([100, 100, 100, 65535]))
+    assert burst.send(pair.sender) == 3
+    with pytest.raises(OSError) as caught:  # noqa: PT011
+        burst.send(pair.sender, start=3)
+    assert caught.value.errno == errno.EMSGSIZE
+    assert len(pair.get(3)) == 3
+
+
+def ends_of(lens: list[int]) -> bytes:
+    ends, end = b"", 0
+    for length in lens:
+        end += length
+        ends += end.to_bytes(8, sys.byteorder)
+    return ends
+
+
+def test_ends_that_lead_out_of_the_buffer_are_refused(pair: Pair) -> None:
+    for wrong in (ends_of([100, 1]), ends_of([50, 60]), (90).to_bytes(8, sys.byteorder) + bytes(8)):
+        with pytest.raises(ValueError, match="no packets in its buffer"):
+            dvcrypto.Burst(bytes(100), wrong).send(pair.sender, pair.address)
+    assert pair.nothing_more()
+
+
+@on_linux
+def test_a_refusal_is_remembered_for_the_socket_and_for_no_other(pair: Pair) -> None:
+    if "gso" not in METHODS:
+        pytest.skip("no GSO here")
+    pair.sender.setsockopt(socket.SOL_SOCKET, 11, 1)  # SO_NO_CHECK: no checksums, and then the kernel cuts nothing
+    burst = burst_of(pair, [1200] * 40)
+    for calls in (2, 1):
+        assert burst.send(pair.sender, pair.address) == 40
+        assert pair.get(40) == burst.tolist()
+        assert lib.dv_python_sending().system_calls == calls
+    assert _sending.method_of(pair.sender) == lib.DV_WIRE_MMSG
+    with socket.socket(type=socket.SOCK_DGRAM) as other:
+        assert _sending.method_of(other) == lib.DV_WIRE_GSO
+
+
+def test_sockets_that_are_none_are_refused(pair: Pair) -> None:
+    burst = burst_of(pair, [10])
+    closed = socket.socket(type=socket.SOCK_DGRAM)
+    closed.close()
+    with pytest.raises(OSError, match="the socket is closed") as caught:
+        burst.send(closed, pair.address)
+    assert caught.value.errno == errno.EBADF
+    with socket.socket() as tcp, pytest.raises(ValueError, match="must be a UDP socket"):
+        burst.send(tcp)
+    with pytest.raises((TypeError, AttributeError)):
+        burst.send(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "message"),
+    [
+        (("example.org", 5), ValueError, "address host is 'example.org'; it must be a numeric IPv4 address"),
+        (("localhost", 5), ValueError, "address host is 'localhost'"),
+        (("", 5), ValueError, "address host is ''"),
+        (("::1", 5), ValueError, "address host is '::1'"),
+        (("127.0.0.1", 65536), ValueError, "address port is 65536"),
+        (("127.0.0.1", "5"), TypeError, "address is"),
+        (("127.0.0.1",), ValueError, "not enough|address is"),
+        (("127.0.0.1", 5, 0), TypeError, "address is"),
+        ("127.0.0.1:5", TypeError, "address is"),
+        (5, TypeError, "address is 5"),
+    ],
+)
+def test_addresses_that_are_none_are_named(pair: Pair, address: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        burst_of(pair, [10]).send(pair.sender, address)
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
+def test_an_ipv6_socket_reaches_an_ipv4_address(pair: Pair) -> None:
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+        sender.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        burst = burst_of(pair, [10, 10])
+        assert burst.send(sender, pair.address) == 2
+        assert pair.get(2) == burst.tolist()
+
+
+@pytest.mark.parametrize("name", ["gso", "mmsg", "loop", "fast"])
+def test_the_environment_forces_a_method_or_says_which_there_are(name: str) -> None:
+    program = "import dvcrypto; from dvcrypto import _sending; print(_sending.best_method)"
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "DVCRYPTO_WIRE": name},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if name in METHODS:
+        assert run.stdout.strip() == str(_sending.METHODS[name])
+    elif name == "fast":
+        assert "ValueError: DVCRYPTO_WIRE is 'fast'; it must be loop, mmsg, gso" in run.stderr
+    else:
+        assert f"DVCRYPTO_WIRE is {name!r}; this system has" in run.stderr
+
+
+def test_threads_share_a_socket(pair: Pair) -> None:
+    pair.connect()
+    bursts = [burst_of(pair, [1000 + i] * 20) for i in range(8)]
+    threads = [threading.Thread(daemon=True, target=lambda burst=burst: burst.send(pair.sender)) for burst in bursts]  # type: ignore[misc]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    got = pair.get(160)
+    for burst in bursts:
+        assert [packet for packet in got if len(packet) == len(burst[0])] == burst.tolist()
+
+
+# Receiving
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("gro", [True, False], ids=["GRO", "no GRO"])
+def test_a_receiver_opens_all_in_order(method: str, family: int, gro: bool) -> None:
+    with contextlib.closing(Pair(family)) as pair, dvcrypto.Receiver(pair.receiver, pair.opener, gro=gro) as receiver:
+        assert receiver.gro == (gro and method == "gso")
+        frame = os.urandom(100_000)
+        pair.stream.send_frame(pair.sender, frame, pair.address)
+        packets: list[Any] = []
+        addresses: set[Any] = set()
+        while len(packets) < 86:
+            burst = receiver.receive(max_packets=17, timeout=5)
+            assert 1 <= len(burst) <= 17
+            packets += burst
+            addresses |= set(burst.addresses)
+        assert b"".join(packet.payload for packet in packets) == frame
+        port = pair.sender.getsockname()[1]
+        assert addresses == {("127.0.0.1", port) if family == socket.AF_INET else ("::1", port, 0, 0)}
+        assert not receiver.receive(timeout=0)
+        assert pair.opener.stats.ok == 86
+
+
+@by_every_method
+def test_what_does_not_open_has_a_status_and_touches_nothing(pair: Pair) -> None:
+    with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+        sealed = burst_of(pair, [50] * 3).tolist()
+        forged = sealed[1][:-1] + bytes([sealed[1][-1] ^ 1])
+        for datagram in (sealed[0], forged, b"", bytes(8), b"junk", sealed[2]):
+            pair.sender.sendto(datagram, pair.address)
+        burst = gather(receiver, 6)
+        expected = ["ok", "bad_tag", "truncated", "not_media", "truncated", "ok"]
+        assert [str(status) for status in burst] == expected
+
+
+def gather(receiver: dvcrypto.Receiver, count: int) -> list[dvcrypto.Status]:
+    statuses: list[dvcrypto.Status] = []
+    while len(statuses) < count:
+        burst = receiver.receive(timeout=5)
+        assert burst
+        statuses += burst.statuses
+    return statuses
+
+
+@by_every_method
+def test_a_datagram_longer_than_there_is_room_for_is_truncated(pair: Pair) -> None:
+    with dvcrypto.Receiver(pair.receiver, pair.opener, max_packet=500, gro=False) as receiver:
+        good = burst_of(pair, [400, 468])
+        good.send(pair.sender, pair.address)
+        burst_of(pair, [469]).send(pair.sender, pair.address)
+        burst_of(pair, [100]).send(pair.sender, pair.address)
+        bursts: list[dvcrypto.OpenedBurst] = []
+        while sum(map(len, bursts)) < 4:
+            bursts.append(receiver.receive(timeout=5))
+        statuses = [str(status) for burst in bursts for status in burst.statuses]
+        assert statuses == ["ok", "ok", "truncated", "ok"]
+        reasons = [burst.reason(i) for burst in bursts for i in range(len(burst))]
+        assert reasons[2]
+        assert "is a datagram of 501 bytes or more; the receiver has room for 500" in reasons[2]
+        assert pair.opener.stats.truncated == 1
+
+
+def test_a_receiver_waits_as_long_as_it_is_told(pair: Pair) -> None:
+    with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+        began = time.monotonic()
+        assert not receiver.receive(timeout=0.05)
+        pair.receiver.settimeout(0.05)
+        assert not receiver.receive()
+        assert 0.09 < time.monotonic() - began < 5
+        pair.receiver.setblocking(False)
+        assert not receiver.receive()
+        pair.receiver.setblocking(True)
+        threading.Timer(0.05, lambda: burst_of(pair, [9]).send(pair.sender, pair.address)).start()
+        assert len(receiver.receive()) == 1
+
+
+def test_times_are_the_kernels(pair: Pair) -> None:
+    try:
+        receiver = dvcrypto.Receiver(pair.receiver, pair.opener, timestamps=True)
+    except OSError as error:
+        pytest.skip(str(error))
+    with receiver:
+        before = time.time_ns()
+        burst_of(pair, [30] * 5).send(pair.sender, pair.address)
+        burst = receiver.receive(timeout=5)
+        assert all(before - 10**7 < at < time.time_ns() + 10**7 for at in burst.times if at is not None)
+        assert None not in burst.times
+    assert pair.opener.open_burst([b""]).times == (None,)
+    assert pair.opener.open_burst([b""]).addresses == (None,)
+
+
+def test_a_closed_opener_loses_nothing_and_a_closed_receiver_says_so(pair: Pair) -> None:
+    receiver = dvcrypto.Receiver(pair.receiver, pair.opener)
+    burst_of(pair, [30]).send(pair.sender, pair.address)
+    pair.opener.close()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="the opener is closed"):
+            receiver.receive(timeout=5)
+    receiver.close()
+    receiver.close()
+    with pytest.raises(ValueError, match="the receiver is closed"):
+        receiver.receive(timeout=0)
+    other = dvcrypto.Receiver(pair.receiver, dvcrypto.Opener(MODE, KEY))
+    pair.receiver.close()
+    with pytest.raises(OSError, match="the socket is closed"):
+        other.receive(timeout=0)
+    other.close()
+
+
+def test_closing_turns_gro_off(pair: Pair) -> None:
+    with dvcrypto.Receiver(pair.receiver, pair.opener):
+        pass
+    burst = burst_of(pair, [1000] * 5)
+    burst.send(pair.sender, pair.address)
+    assert pair.get(5) == burst.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"max_packet": 0}, ValueError, "max_packet is 0; it must be from 1 to 65535"),
+        ({"max_packet": 65536}, ValueError, "max_packet is 65536"),
+        ({"opener": 5}, TypeError, "opener must be an Opener, not int"),
+    ],
+)
+def test_a_receiver_refuses_wrong_arguments(
+    pair: Pair, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        dvcrypto.Receiver(pair.receiver, **{"opener": pair.opener, **arguments})
+    with pytest.raises(ValueError, match="max_packets is 0; it must be from 1 to 1024"):
+        dvcrypto.Receiver(pair.receiver, pair.opener).receive(max_packets=0)
+
+
+@pytest.mark.parametrize("most", [5, 1024])
+def test_threads_share_a_receiver(pair: Pair, most: int) -> None:
+    """With more than 32 KiB at a time, opening gives up the GIL."""
+    with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+        counts: list[int] = []
+
+        def take() -> None:
+            count = 0
+            while burst := receiver.receive(max_packets=most, timeout=0.5):
+                count += burst.statuses.count(dvcrypto.Status.OK)
+            counts.append(count)
+
+        threads = [threading.Thread(daemon=True, target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(40):
+            burst_of(pair, [1200] * 40).send(pair.sender, pair.address, rate=1e9)
+        for thread in threads:
+            thread.join()
+        assert sum(counts) == 1600
+
+
+@on_linux
+@by_every_method
+def test_a_refused_connection_is_told_to_the_receiver(pair: Pair) -> None:
+    pair.receiver.close()
+    pair.connect()
+    with dvcrypto.Receiver(pair.sender, pair.opener) as receiver:
+        pair.sender.send(b"to nobody")
+        with pytest.raises(ConnectionRefusedError):
+            receiver.receive(timeout=5)
+        assert not receiver.receive(timeout=0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_receives_too(pair: Pair) -> None:
+    with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+        receiver._lock.acquire()  # as another thread may hold it
+        child = os.fork()
+        if child == 0:
+            burst_of_child = receiver.receive(timeout=5)
+            os._exit(len(burst_of_child))
+        receiver._lock.release()
+        burst_of(pair, [30] * 7).send(pair.sender, pair.address)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+# asyncio
+
+
+def loop_factories() -> list[Any]:
+    factories = [pytest.param(asyncio.SelectorEventLoop, id="asyncio")]
+    if importlib.util.find_spec("uvloop"):
+        import uvloop  # type: ignore[import-not-found,unused-ignore]
+
+        factories.append(pytest.param(uvloop.new_event_loop, id="uvloop"))
+    else:
+        factories.append(pytest.param(None, id="uvloop", marks=pytest.mark.skip(reason="uvloop is not installed")))
+    return factories
+
+
+@pytest.fixture(params=loop_factories())
+def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
+    with asyncio.Runner(loop_factory=request.param) as made:
+        yield made
+
+
+@by_every_method
+def test_coroutines_send_and_receive(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        pair.receiver.setblocking(False)
+        with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+            burst = burst_of(pair, [1200] * 100)
+            waiting = asyncio.create_task(receiver.receive_async())
+            await asyncio.sleep(0.01)
+            assert await burst.send_async(pair.sender, pair.address) == 100
+            packets = list(await waiting)
+            while len(packets) < 100:
+                packets += await receiver.receive_async(timeout=5)
+            assert [packet.plain for packet in packets if packet] == [
+                packet.plain for packet in dvcrypto.Opener(MODE, KEY).open_burst(burst) if packet
+            ]
+            assert not await receiver.receive_async(timeout=0)
+            assert not await receiver.receive_async(timeout=0.02)
+
+    runner.run(main())
+
+
+@on_linux
+def test_coroutines_wait_for_room_each_in_its_turn(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        ours, theirs = small_socket_pair()
+        with ours, theirs:
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            bursts = [burst_of(pair, [1000 + i] * 100) for i in range(3)]
+            senders = [asyncio.create_task(burst.send_async(ours)) for burst in bursts]
+            cancelled = asyncio.create_task(burst_of(pair, [1] * 9).send_async(ours))
+            await asyncio.sleep(0.01)
+            cancelled.cancel()
+            got: list[bytes] = []
+            while not all(sender.done() for sender in senders):
+                with contextlib.suppress(BlockingIOError):
+                    got.append(theirs.recv(65536))
+                await asyncio.sleep(0)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    got.append(theirs.recv(65536))
+            assert [sender.result() for sender in senders] == [100] * 3
+            for burst in bursts:
+                assert [packet for packet in got if len(packet) == len(burst[0])] == burst.tolist()
+
+    runner.run(main())
+
+
+def test_a_cancelled_coroutine_leaves_nothing_behind(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+            waiting = [asyncio.create_task(receiver.receive_async()) for _ in range(2)]
+            await asyncio.sleep(0.01)
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+            assert not asyncio.get_running_loop().remove_reader(pair.receiver.fileno())
+
+    runner.run(main())
+
+
+class Bursts(BurstProtocol):
+    def __init__(self) -> None:
+        self.packets: list[bytes] = []
+        self.statuses: list[str] = []
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def burst_received(self, burst: dvcrypto.OpenedBurst) -> None:
+        self.statuses += map(str, burst.statuses)
+        super().burst_received(burst)
+
+    def datagram_received(self, data: bytes, _: Any) -> None:
+        self.packets.append(data)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.lost.set_result(None)
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    def __init__(self) -> None:
+        self.packets: list[bytes] = []
+        self.addresses: set[Any] = set()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        self.packets.append(data)
+        self.addresses.add(addr)
+
+
+@by_every_method
+def test_a_transport_takes_the_place_of_asyncios(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        plain = [HEADER + os.urandom(1000) for _ in range(60)]
+        mine, theirs = dvcrypto.Opener(MODE, KEY), dvcrypto.Opener(MODE, KEY)
+        here, bursts = await create_datagram_endpoint(Bursts, mine, pair.receiver)
+        there, datagrams = await create_datagram_endpoint(Datagrams, theirs, pair.sender)
+        assert isinstance(there, SealedTransport)
+        assert datagrams.transport is there
+        there.send_burst(pair.sealer.seal_burst(plain), pair.address)
+        there.send_burst(pair.sealer.seal_burst(plain), pair.address, rate=1e8)
+        there.sendto(b"junk", pair.address)
+        while len(bursts.statuses) < 121:
+            await asyncio.sleep(0.001)
+        assert bursts.packets == plain * 2
+        assert bursts.statuses == ["ok"] * 120 + ["truncated"]
+        back = ("127.0.0.1", pair.sender.getsockname()[1])
+        here.sendto(bytearray(pair.sealer.seal(HEADER, b"back")), back)
+        while not datagrams.packets:
+            await asyncio.sleep(0.001)
+        assert datagrams.packets == [HEADER + b"back"]
+        assert datagrams.addresses == {pair.address}
+        here.close()
+        there.abort()
+        await bursts.lost
+        await asyncio.sleep(0.01)
+        assert pair.receiver.fileno() == pair.sender.fileno() == -1
+        here.sendto(b"after the end", back)
+
+    runner.run(main())
+
+
+# Paths that lose, and paths with a rate
+
+
+@contextlib.contextmanager
+def relay(*arguments: str, before: tuple[str, ...] = ()) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """A relay's port, and behind the block what it has done."""
+    done: list[dict[str, Any]] = []
+    command = [*before, sys.executable, str(RELAY), *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdin
+        try:
+            yield int(process.stdout.readline()), done
+            time.sleep(0.2)
+            process.stdin.close()
+            done.append(json.loads(process.stdout.readline()))
+        finally:
+            process.kill()
+
+
+def through_a_queue(pair: Pair, rate: float | None, frames: int = 1) -> tuple[int, dict[str, Any]]:
+    """Send frames of 500 packets through a relay of 20 Mbit/s and 64 packets; how many came, and what the relay did."""
+    listening = f"127.0.0.1:{pair.address[1]}"
+    with relay("queue", "127.0.0.1:0", listening, "20e6", "64") as (port, done):
+        for _ in range(frames):
+            result = pair.stream.send_frame(pair.sender, bytes(500 * 1168), ("127.0.0.1", port), rate=rate)
+            assert result.sent == len(result.burst) == 500
+        time.sleep(0.3)
+    with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+        came = 0
+        while burst := receiver.receive(timeout=0.2):
+            assert set(burst.statuses) == {dvcrypto.Status.OK}
+            came += len(burst)
+    return came, done[0]
+
+
+def test_a_key_frame_paced_at_the_paths_rate_loses_nothing_and_unpaced_it_does(pair: Pair) -> None:
+    came, unpaced = through_a_queue(pair, None)
+    assert unpaced["lost"] > 300
+    assert came == 500 - unpaced["lost"]
+    # A machine that is busy elsewhere stops the relay now and then: one of three must come through.
+    runs = []
+    for _ in range(3):
+        came, paced = through_a_queue(pair, 20e6)
+        assert came == 500 - paced.get("lost", 0)
+        runs.append(came)
+        if came == 500:
+            assert 0.18 < paced["departures"][-1] < 2
+            break
+    assert max(runs) == 500
+
+
+def test_a_paced_send_holds_no_gil(pair: Pair) -> None:
+    turns, running = 0, True
+
+    def count() -> None:
+        nonlocal turns
+        while running:
+            turns += 1
+            time.sleep(0.001)
+
+    thread = threading.Thread(daemon=True, target=count)
+    thread.start()
+    burst_of(pair, [1200] * 200).send(pair.sender, pair.address, rate=20e6)  # 0.1 s
+    running = False
+    thread.join()
+    assert turns > 20
+
+
+@pytest.mark.parametrize(
+    ("rate", "error"), [(0, ValueError), (7, ValueError), (-1, ValueError), (1e300, ValueError), ("1", TypeError)]
+)
+def test_a_rate_that_is_none_is_refused(pair: Pair, rate: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="rate"):
+        burst_of(pair, [10]).send(pair.sender, pair.address, rate=rate)
+
+
+NAMESPACES = ("dvcrypto-test-a", "dvcrypto-test-b")
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def namespaces() -> Iterator[tuple[str, str]]:
+    """Two network namespaces, a pair of devices between them, an MTU of 1280."""
+    if not LINUX or not shutil.which("ip") or os.geteuid() != 0:
+        pytest.skip("network namespaces need Linux, ip and root")
+    here, there = (f"{name}-{os.getpid()}" for name in NAMESPACES)
+    made = []
+    try:
+        try:
+            for name in (here, there):
+                ip("netns", "add", name)
+                made.append(name)
+            ip("-n", here, "link", "add", "dv0", "mtu", "1280", "type", "veth", "peer", "name", "dv1", "netns", there)
+            ip("-n", there, "link", "set", "dv1", "mtu", "1280")
+            for name, device, host in ((here, "dv0", "10.77.0.1/24"), (there, "dv1", "10.77.0.2/24")):
+                ip("-n", name, "addr", "add", host, "dev", device)
+                ip("-n", name, "link", "set", device, "up")
+                ip("-n", name, "link", "set", "lo", "up")
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"this machine makes no network namespaces: {error.stderr.decode().strip()}")
+        yield here, there
+    finally:
+        for name in made:
+            ip("netns", "del", name)
+
+
+# Sends so many frames, some of which have packets longer than the MTU: those leave in pieces.
+SENDER = """
+import socket, sys, time, dvcrypto
+port, frames = int(sys.argv[1]), int(sys.argv[2])
+sealer = dvcrypto.Sealer("aead_aes256_gcm_rtpsize", bytes(range(32)))
+sock = socket.socket(type=socket.SOCK_DGRAM)
+sock.connect(("10.77.0.2", port))
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+total = 0
+for number in range(frames):
+    stream = dvcrypto.RtpStream(sealer, number, 101, max_packet=1232 if number % 4 else 1400)
+    total += stream.send_frame(sock, bytes([number % 256]) * 40000, rate=200e6).sent
+print(total)
+"""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_over_a_path_that_loses_doubles_and_reorders_what_arrives_opens_and_counts_add_up(
+    namespaces: tuple[str, str], name: str
+) -> None:
+    here, there = namespaces
+    program = f"""
+import json, socket, sys, dvcrypto
+sock = socket.socket(type=socket.SOCK_DGRAM)
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+sock.bind(("127.0.0.1", 0))
+print(sock.getsockname()[1], flush=True)
+opener = dvcrypto.Opener({MODE!r}, bytes(range(32)), replay_window=1024)
+count, payloads = 0, set()
+with dvcrypto.Receiver(sock, opener) as receiver:
+    while burst := receiver.receive(timeout=4):
+        count += len(burst)
+        payloads |= {{byte for packet in burst if packet for byte in packet.payload}}
+print(json.dumps([count, len(payloads), *opener.stats]))
+"""
+    environment = {**os.environ, "DVCRYPTO_WIRE": name}
+    inside = ("ip", "netns", "exec", there)
+    with subprocess.Popen(
+        [*inside, sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment
+    ) as receiver:
+        assert receiver.stdout
+        port = int(receiver.stdout.readline())
+        with relay("faults", "10.77.0.2:0", f"127.0.0.1:{port}", "7", before=inside) as (relay_port, done):
+            sender = subprocess.run(
+                ["ip", "netns", "exec", here, sys.executable, "-c", SENDER, str(relay_port), "100"],
+                capture_output=True,
+                text=True,
+                check=True,
+                env=environment,
+            )
+        count, kinds, *stats = json.loads(receiver.stdout.readline())
+    assert receiver.returncode == 0
+    sent = int(sender.stdout)
+    (relayed,) = done
+    assert relayed["received"] == sent
+    assert relayed["sent"] == sent - relayed["lost"] + relayed["doubled"]
+    assert relayed["lost"] > 0 < relayed["doubled"]
+    assert relayed["reordered"] > 0
+    by_status = dvcrypto.OpenerStats(*stats)
+    assert count == relayed["sent"] == sum(stats)
+    assert by_status.ok == sent - relayed["lost"]
+    assert by_status.replayed == relayed["doubled"]
+    assert kinds == 100
