@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import dvcrypto
+from dvcrypto import dropin
 
 PACKAGE = Path(dvcrypto.__file__).parent
 MODULES = [
@@ -113,6 +114,7 @@ def test_the_code_on_a_page_runs_from_its_top_to_its_end(page: Path, monkeypatch
     for value in names.values():
         if isinstance(value, socket.socket):
             value.close()
+    dropin.uninstall()  # what a page may have installed
 
 
 # Importing
