@@ -1,22 +1,18 @@
-"""What is found: of each packet by itself, and across the packets of a conversation."""
+"""What is found across the packets of a conversation."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from dvcrypto.cli.contents import extension_fault
+from dvcrypto.cli.rows import Datagram, Row, row_of
 from dvcrypto.cli.streams import Gap, Move, Nonces, Sequences, Step
 from dvcrypto.diagnosis import Diagnosis, Mistake
 from dvcrypto.modes import Mode
 
-LINES_SHOWN: Final = 40
-_ALIKE_SHOWN: Final = 8  # lines of packets that have the same fault
-_DIGITS: Final = re.compile(r"\d+")
 _NUMBERS_KEPT: Final = 1000  # of the packets of a finding
 _NONCES_REMEMBERED: Final = 1 << 19  # at least, and twice as many at most
-_NO_MEDIA: Final = {"keep-alive", "discovery"}
 _ANOTHER_KEY_MIN: Final = 3  # packets in a row that fail, beside as many that do not, until another key is suspected
 _HARMLESS: Final = {
     "duplicate",
@@ -35,52 +31,28 @@ _NONCE_ELSEWHERE: Final = {
     Mistake.XSALSA20_LITE,
     Mistake.XSALSA20,
 }
-
-
-class Datagram(NamedTuple):
-    """A datagram as it was seen. Addresses have their port, and are empty for a packet without a capture."""
-
-    number: int
-    time: float | None
-    source: str
-    destination: str
-    payload: bytes
-
-
-@dataclass(slots=True)
-class Row:
-    """A packet, and what was found of it."""
-
-    number: int
-    time: float | None
-    """Seconds since the first record of the capture."""
-    source: str
-    destination: str
-    length: int
-    kind: str
-    ssrc: int | None
-    sequence: int | None
-    packet_type: int | None
-    """The payload type of RTP, the packet type of RTCP."""
-    nonce: str
-    """The last 4 bytes, in hexadecimal; empty where it is no media."""
-    mode: Mode | None
-    verdict: str
-    """``opens``, ``not_media``, or the name of what is wrong with it."""
-    reason: str
-    """Why it does not open, in a sentence."""
-    notes: list[str]
-    """What is remarkable beside other packets, and inside of it."""
-
-    @property
-    def failed(self) -> bool:
-        """Whether it is media, or nothing known, and does not open as it should."""
-        return self.verdict not in {"opens", "not_media"}
-
-    @property
-    def is_remarkable(self) -> bool:
-        """Whether there is more to say of it than that it opens."""
-        return self.failed or bool(self.notes)
+_RUNS_NAMED: Final = 3
+_RANDOM: Final = (
+    "its nonces are counted in neither byte order; of random ones, one comes twice within 77,000 packets, more likely "
+    "than not"
+)
+_MOVES: Final = {
+    Move.STILL: (
+        "nonce_still",
+        "its nonce does not change from a packet to the next: every packet needs another one",
+        "nonce stands still",
+    ),
+    Move.BACK: (
+        "nonce_back",
+        "its nonce counter jumps back: it comes to nonces that were used, and must only go on",
+        "nonce jumps back",
+    ),
+    Move.WRAP: (
+        "nonce_wrapped",
+        "its nonce counter went on at 0 after 2^32: a sender must stop there, and get another key",
+        "nonce wraps",
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -135,41 +107,6 @@ class Sender:
     failed_after_key: int = 0
     """Packets under another key since the last under this one, and the number of the first of them."""
     first_after_key: int = 0
-
-
-def row_of(datagram: Datagram, diagnosis: Diagnosis) -> Row:
-    """What is known of one packet by itself."""
-    payload, kind = datagram.payload, diagnosis.kind
-    is_rtp, is_media = kind == "rtp", kind in {"rtp", "rtcp"}
-    ssrc_at = 8 if is_rtp else 4
-    return Row(
-        number=datagram.number,
-        time=datagram.time,
-        source=datagram.source,
-        destination=datagram.destination,
-        length=len(payload),
-        kind=kind,
-        ssrc=int.from_bytes(payload[ssrc_at : ssrc_at + 4], "big") if is_media else None,
-        sequence=int.from_bytes(payload[2:4], "big") if is_rtp else None,
-        packet_type=(payload[1] & 0x7F if is_rtp else payload[1]) if is_media else None,
-        nonce=payload[-4:].hex() if is_media else "",
-        mode=diagnosis.mode,
-        verdict=_verdict(diagnosis),
-        reason="" if kind in _NO_MEDIA else diagnosis.reason,
-        notes=[],
-    )
-
-
-def _verdict(diagnosis: Diagnosis) -> str:
-    if diagnosis.is_right:
-        return "opens"
-    if diagnosis.kind in _NO_MEDIA:
-        return "not_media"
-    if diagnosis.mistake is not None:
-        return diagnosis.mistake.value
-    if diagnosis.mode is None:
-        return "no_packet"
-    return "bad_padding" if "padding" in diagnosis.reason else "bad_extension"
 
 
 class Survey:
@@ -345,77 +282,6 @@ def _follow_key(row: Row, diagnosis: Diagnosis, sender: Sender) -> None:
 def _run(gap: Gap) -> str:
     first, last = gap.first & 0xFFFF, gap.last & 0xFFFF
     return str(first) if first == last else f"{first} to {last}"
-
-
-_RUNS_NAMED: Final = 3
-_RANDOM: Final = (
-    "its nonces are counted in neither byte order; of random ones, one comes twice within 77,000 packets, more likely "
-    "than not"
-)
-_MOVES: Final = {
-    Move.STILL: (
-        "nonce_still",
-        "its nonce does not change from a packet to the next: every packet needs another one",
-        "nonce stands still",
-    ),
-    Move.BACK: (
-        "nonce_back",
-        "its nonce counter jumps back: it comes to nonces that were used, and must only go on",
-        "nonce jumps back",
-    ),
-    Move.WRAP: (
-        "nonce_wrapped",
-        "its nonce counter went on at 0 after 2^32: a sender must stop there, and get another key",
-        "nonce wraps",
-    ),
-}
-
-
-class Chosen(NamedTuple):
-    """The packet that all is said about."""
-
-    datagram: Datagram
-    row: Row
-    diagnosis: Diagnosis
-
-
-@dataclass
-class Report:
-    """What a run has found."""
-
-    survey: Survey = field(default_factory=Survey)
-    rows: list[Row] = field(default_factory=list)
-    """Of the packets that are shown."""
-    faulty: int = 0
-    """Of how many there is something to say, shown or not."""
-    alike: Counter[str] = field(default_factory=Counter)
-    """How many of those for each thing that is said."""
-    chosen: Chosen | None = None
-    other: int = 0
-    """Packets of the capture that are none of the conversation's."""
-    damage: str | None = None
-
-    def keep_for_lines(self, row: Row) -> None:
-        """Keep all while they are few, then those with faults alone, and no more than people read."""
-        seen = self.survey.kinds.total()
-        if seen <= LINES_SHOWN:
-            self.faulty += row.is_remarkable
-            self.rows.append(row)
-            return
-        if seen == LINES_SHOWN + 1:
-            before, self.rows, self.faulty = self.rows, [], 0
-            for each in before:
-                self._keep_if_remarkable(each)
-        self._keep_if_remarkable(row)
-
-    def _keep_if_remarkable(self, row: Row) -> None:
-        if not row.is_remarkable:
-            return
-        self.faulty += 1
-        said = row.verdict if row.failed else _DIGITS.sub("", row.notes[0])
-        self.alike[said] += 1
-        if self.alike[said] <= _ALIKE_SHOWN and len(self.rows) < LINES_SHOWN:
-            self.rows.append(row)
 
 
 def _is_under_key(diagnosis: Diagnosis) -> bool:

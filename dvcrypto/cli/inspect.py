@@ -8,7 +8,6 @@ import dvcrypto
 from dvcrypto.cli import show
 from dvcrypto.cli.captures import NANOSECONDS, Capture, CaptureError, Record
 from dvcrypto.cli.captures import Datagram as UdpDatagram
-from dvcrypto.cli.findings import Chosen, Datagram, Report
 from dvcrypto.cli.inputs import open_input
 from dvcrypto.cli.keys import add_key_option, find_key
 from dvcrypto.cli.layout import print_packet
@@ -16,22 +15,39 @@ from dvcrypto.cli.machine import as_json
 from dvcrypto.cli.media import add_port_option, integer, is_discovery, is_media, is_on_ports
 from dvcrypto.cli.overview import print_overview
 from dvcrypto.cli.progress import with_progress
+from dvcrypto.cli.report import Chosen, Report
+from dvcrypto.cli.rows import Datagram
 from dvcrypto.diagnosis import Diagnoser, Diagnosis
 
 _DESCRIPTION: Final = """\
-Say of each packet what it is, whether it opens under the key, and why not. Then what shows across packets: nonces used
-twice, counters that stand still, jump back or wrap, a key that changes, gaps. Then a summary by SSRC.
+Say of each packet what it is, whether it opens under the key, and why not.
+Then what shows across packets: nonces used twice, counters that stand still,
+jump back or wrap, a key that changes, gaps. Then a summary by SSRC.
 
-A line is printed for each packet where there are few, for those with faults where there are many; --all prints all.
-Without --port, two addresses belong to the conversation from their first packet that looks like media or IP discovery.
+Where there are more than 40 packets, a line is printed for those with faults
+only, and for a few of each fault; --all prints one for every packet.
+
+Without --port, two addresses belong to the conversation from their first
+packet that looks like media or IP discovery.
 """
 _EPILOG: Final = """\
---json prints one object: input, mode, packets (each with packet, time, source, destination, length, kind, ssrc,
-sequence, packet_type, nonce, mode, opens, verdict, reason, notes), findings (finding, serious, subject, count, packets,
-repeats, text), by_ssrc, by_sender, other (packets of the capture that are none of the conversation's), damage. With
---packet, that packet alone, with fields and, where it opens, inside: field, start, end, hex, meaning.
+--json prints one object:
+  input, mode     as they were given
+  packets         packet (its number), time, source, destination, length, kind,
+                  ssrc, sequence, packet_type, nonce, mode, opens, verdict,
+                  reason, notes; with --packet that one alone, with its fields
+                  and, where it opens, those inside: name, start, end, meaning,
+                  hex
+  findings        finding, serious, subject, count, packets (the first 1000),
+                  repeats, text
+  by_ssrc         packets, opened, sequence numbers, losses, modes, faults
+  by_sender       packets, opened, and how nonces are counted
+  opened, failed  how many packets
+  other           packets of the capture that are none of the conversation's
+  damage          why the rest of the capture could not be read, or null
 
-Exit status: 0 where all is right, 1 when a packet failed or a finding is serious, 2 when the command could not run.
+Exit status: 0 where all is right, 1 when a packet failed or a finding is
+serious, 2 when the command could not run.
 """
 
 

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from dvcrypto.cli import show
 from dvcrypto.cli.contents import hidden_fields
-from dvcrypto.cli.findings import Datagram, Row
 from dvcrypto.cli.overview import verdict_text
+from dvcrypto.cli.rows import Datagram, Row
 from dvcrypto.diagnosis import Diagnosis, Field
 
 _WIDTH: Final = 80
@@ -68,7 +68,9 @@ def _lines(field: Field, data: bytes, colour: str) -> Iterator[Text]:
     is_short = len(data) <= _IN_LINE
     beside = f"{data.hex(' '):<{_MEANING_AT - _HEX_AT}}" if is_short else ""
     head = Text.assemble((f"{field.start:5} ", "dim"), (f"{field.name:<{_HEX_AT - 6}}{beside}", colour))
-    meaning = textwrap.wrap(field.meaning, _WIDTH - len(head), break_on_hyphens=False) or [""]
+    meaning = textwrap.wrap(
+        field.meaning or ("" if is_short else f"{len(data)} bytes"), _WIDTH - len(head), break_on_hyphens=False
+    ) or [""]
     for index, words in enumerate(meaning):
         line = (head if index == 0 else Text(" " * len(head))).copy().append(words)
         line.rstrip()

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dvcrypto.cli.contents import hidden_fields
-from dvcrypto.cli.findings import Chosen, Finding, Report, Row, Sender, Stream, Survey
+from dvcrypto.cli.findings import Finding, Sender, Stream, Survey
+from dvcrypto.cli.report import Chosen, Report
+from dvcrypto.cli.rows import Row
 from dvcrypto.diagnosis import Field
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 _NUMBERS: Final = re.compile(r"[\d.,x\n-]+")
+_NUMBER: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +43,8 @@ def print_columns(title: str, columns: Sequence[str], rows: Iterable[Sequence[ob
     table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0))
     written = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
     for index, column in enumerate(columns):
-        cells = [row[index].plain.replace(".", "") for row in written if row[index].plain]
-        numeric = bool(cells) and all(cell.lstrip("-").isdigit() for cell in cells)
+        cells = [row[index].plain for row in written if row[index].plain]
+        numeric = bool(cells) and all(map(_NUMBER.fullmatch, cells))
         is_last = index == len(columns) - 1
         table.add_column(
             column,
