@@ -236,7 +236,7 @@ def test_wrongly_sealed_packets_share_the_nonces_too(inspect: Inspect) -> None:
 
 
 def test_nonces_are_remembered_for_long_and_not_for_ever(inspect: Inspect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dvcrypto.cli.findings._NONCES_REMEMBERED", 20)
+    monkeypatch.setattr("dvcrypto.cli.inspect.findings._NONCES_REMEMBERED", 20)
     packets = run_of(range(60))
     for age, found in ((19, True), (20, True), (41, False)):
         again = sealed(rtp(60), little(60 - age))

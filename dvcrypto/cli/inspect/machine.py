@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dvcrypto.cli.contents import hidden_fields
-from dvcrypto.cli.findings import Finding, Sender, Stream, Survey
-from dvcrypto.cli.report import Chosen, Report
-from dvcrypto.cli.rows import Row
+from dvcrypto.cli.inspect.contents import hidden_fields
+from dvcrypto.cli.inspect.findings import Finding, Sender, Stream, Survey
+from dvcrypto.cli.inspect.report import Chosen, Report
+from dvcrypto.cli.inspect.rows import Row
 from dvcrypto.diagnosis import Field
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from dvcrypto.cli.contents import extension_fault
-from dvcrypto.cli.rows import Datagram, Row, row_of
-from dvcrypto.cli.streams import Gap, Move, Nonces, Sequences, Step
+from dvcrypto.cli.inspect.contents import extension_fault
+from dvcrypto.cli.inspect.rows import Datagram, Row, row_of
+from dvcrypto.cli.inspect.streams import Gap, Move, Nonces, Sequences, Step
 from dvcrypto.diagnosis import Diagnosis, Mistake
 from dvcrypto.modes import Mode
 

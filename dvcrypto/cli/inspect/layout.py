@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from dvcrypto.cli import show
-from dvcrypto.cli.contents import hidden_fields
-from dvcrypto.cli.overview import verdict_text
-from dvcrypto.cli.rows import Datagram, Row
+from dvcrypto.cli.inspect.contents import hidden_fields
+from dvcrypto.cli.inspect.overview import verdict_text
+from dvcrypto.cli.inspect.rows import Datagram, Row
 from dvcrypto.diagnosis import Diagnosis, Field
 
 _WIDTH: Final = 80

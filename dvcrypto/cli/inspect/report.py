@@ -5,8 +5,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from dvcrypto.cli.findings import Survey
-from dvcrypto.cli.rows import Datagram, Row
+from dvcrypto.cli.inspect.findings import Survey
+from dvcrypto.cli.inspect.rows import Datagram, Row
 from dvcrypto.diagnosis import Diagnosis
 
 _LINES_SHOWN: Final = 40

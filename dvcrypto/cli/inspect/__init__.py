@@ -8,15 +8,15 @@ import dvcrypto
 from dvcrypto.cli import show
 from dvcrypto.cli.captures import NANOSECONDS, Capture, CaptureError, Record
 from dvcrypto.cli.captures import Datagram as UdpDatagram
-from dvcrypto.cli.inputs import open_input
+from dvcrypto.cli.inspect.inputs import open_input
+from dvcrypto.cli.inspect.layout import print_packet
+from dvcrypto.cli.inspect.machine import as_json
+from dvcrypto.cli.inspect.overview import print_overview
+from dvcrypto.cli.inspect.report import Chosen, Report
+from dvcrypto.cli.inspect.rows import Datagram
 from dvcrypto.cli.keys import add_key_option, find_key
-from dvcrypto.cli.layout import print_packet
-from dvcrypto.cli.machine import as_json
 from dvcrypto.cli.media import add_port_option, integer, is_discovery, is_media, is_on_ports
-from dvcrypto.cli.overview import print_overview
 from dvcrypto.cli.progress import with_progress
-from dvcrypto.cli.report import Chosen, Report
-from dvcrypto.cli.rows import Datagram
 from dvcrypto.diagnosis import Diagnoser, Diagnosis
 
 _DESCRIPTION: Final = """\

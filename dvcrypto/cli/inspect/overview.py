@@ -6,9 +6,9 @@ from typing import Final
 from rich.text import Text
 
 from dvcrypto.cli import show
-from dvcrypto.cli.findings import Finding, Sender, Stream, Survey
-from dvcrypto.cli.report import Report
-from dvcrypto.cli.rows import Row
+from dvcrypto.cli.inspect.findings import Finding, Sender, Stream, Survey
+from dvcrypto.cli.inspect.report import Report
+from dvcrypto.cli.inspect.rows import Row
 from dvcrypto.modes import Mode
 
 _FINDINGS_SHOWN: Final = 20
