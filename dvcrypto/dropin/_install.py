@@ -82,8 +82,8 @@ def install(*names: str, prefer: Mode | str | None = None) -> None:
         _watch()
     for module in {library.module for library in _LIBRARIES.values()}:
         _wait_for(module)
-        if not _is_importing(module):  # by this thread, then
-            with _lock:
+        with _lock:
+            if _is_imported(module):  # or else it is served when its import ends
                 _serve(module)
 
 
@@ -110,7 +110,7 @@ def _status(library: Library) -> LibraryStatus:
     state: State
     if served and served.replaced:
         state, reason, names = "replaced", "", served.names
-    elif version is None and not _is_imported(library):
+    elif version is None and not _is_present(library):
         state, reason = "not installed", ""
     elif library.name not in _asked:
         state, reason = "not asked for", ""
@@ -121,7 +121,7 @@ def _status(library: Library) -> LibraryStatus:
     return LibraryStatus(library.name, state, version, library.tested, names, reason)
 
 
-def _is_imported(library: Library) -> bool:
+def _is_present(library: Library) -> bool:
     """Whether it is this library, and not another one that shares the package's name."""
     return library.module in sys.modules and library.title in (None, _title(library))
 
@@ -148,9 +148,10 @@ def _wait_for(module: str) -> None:
         wait(module)
 
 
-def _is_importing(module: str) -> bool:
-    spec = getattr(sys.modules.get(module), "__spec__", None)
-    return bool(getattr(spec, "_initializing", False))
+def _is_imported(module: str) -> bool:
+    """Whether it is there, and all of it."""
+    found = sys.modules.get(module)
+    return found is not None and not getattr(getattr(found, "__spec__", None), "_initializing", False)
 
 
 def _serve(module: str) -> None:
@@ -158,7 +159,7 @@ def _serve(module: str) -> None:
     refused = []
     for name, served in _asked.items():
         library = _LIBRARIES[name]
-        if library.module == module and served is None and module in sys.modules:
+        if library.module == module and served is None:
             result, refusal = _replace(library)
             _asked[name] = result
             refused.extend(refusal)

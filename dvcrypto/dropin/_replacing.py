@@ -1,6 +1,7 @@
 """Replacing attributes of another library: only where they look as expected, all of them or none, and undone again."""
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any, Final, NamedTuple
@@ -114,7 +115,8 @@ def replace(replacements: Iterable[Replacement]) -> list[Replaced]:
 def _find(replacement: Replacement) -> Any:
     module, _, path = replacement.owner.partition(":")
     try:
-        owner = importlib.import_module(module)
+        # What is there is not asked for by import, which would wait for a thread that imports it and waits for us.
+        owner = sys.modules.get(module) or importlib.import_module(module)
         return getattr(owner, path) if path else owner
     except (ImportError, AttributeError):
         message = f"{replacement.owner.replace(':', '.')} is missing"
