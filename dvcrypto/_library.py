@@ -3,7 +3,8 @@
 import os
 from typing import Any, Final
 
-import _cffi_backend  # noqa: F401 - which _native imports from C, where what freezes programs does not look
+# Which _native imports from C, where what freezes programs does not look.
+import _cffi_backend  # type: ignore[import-untyped,unused-ignore]  # noqa: F401
 
 from dvcrypto._native import ffi, lib
 from dvcrypto.errors import EngineUnavailable
