@@ -39,7 +39,7 @@ class Library(NamedTuple):
 
 
 LIBRARIES = (
-    Library("discord.py", ("discord.py[voice]", "discord-ext-voice-recv")),
+    Library("discord.py", ("discord.py[voice]", "discord-ext-voice-recv", "av")),  # av writes the bot's file
     Library("discord.py-self", ("discord.py-self[voice]",)),
     Library("py-cord", ("py-cord[voice]",)),
     Library("disnake", ("disnake[voice]",)),
