@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dvcrypto import _buffers as buffers
 from dvcrypto._arrivals import ADDRESS, Address
-from dvcrypto._library import lib
+from dvcrypto._library import ffi, lib
 
 if TYPE_CHECKING:
     import socket
@@ -23,6 +23,7 @@ RATE_MAX: Final = 2**53
 _NS: Final = 1_000_000_000
 _FOR_EVER: Final = -1
 _NOT_IN_FULL: Final = -1
+_NO_BURST: Final = -2
 _INTERNET: Final = (AF_INET, AF_INET6)
 _UDP: Final = (0, 17)  # IPPROTO_UDP
 _send: Final = lib.dv_python_send
@@ -159,7 +160,8 @@ class Progress(NamedTuple):
     """When the next packet of a paced sending is due."""
     wait_ns: int
     """How long that is from now."""
-    system_calls: int
+    timeout_ns: int
+    """What is left of the socket's timeout."""
 
 
 class Sending:
@@ -190,6 +192,7 @@ class Sending:
         """One native call. Raises nothing that the wire has caused."""
         method = method_of(self._sock)
         address_id = 0 if self._address is None else id(self._address)
+        told: list[bytes] = []
         result = _send(
             descriptor(self._sock),
             address_id,
@@ -201,11 +204,9 @@ class Sending:
             self._rate,
             due_ns,
             sleeps,
+            id(told),
         )
-        if result < _NOT_IN_FULL:
-            message = "the burst has no packets in its buffer, or its buffer is gone"
-            raise ValueError(message)
-        return read_progress(self._sock)
+        return read_progress(self._sock, result, told)
 
     def run(self, start: int, first: Progress | None = None) -> int:
         """Until all packets left or something stopped them: how many did.
@@ -220,17 +221,27 @@ class Sending:
             if progress.stop != lib.DV_STOP_INTERRUPTED:
                 break
             # Signal handlers have run by now, between two calls.
-            timeout_ns, due_ns, progress = int(lib.dv_python_sending().timeout_ns), progress.due_ns, None
+            timeout_ns, due_ns, progress = progress.timeout_ns, progress.due_ns, None
         if not sent:
             raise_for(progress)
         return sent
 
 
-def read_progress(sock: "socket.socket") -> Progress:
-    """Read what became of this thread's last sending."""
-    done = lib.dv_python_sending()
+def read_progress(sock: "socket.socket", result: int, told: list[bytes]) -> Progress:
+    """Read what became of a native call: its result and, where that is not all, what it told last.
+
+    Raises ValueError where the burst was none, and MemoryError.
+    """
+    if result >= 0:
+        return Progress(result, lib.DV_STOP_DONE, 0, 0, 0, 0)
+    if result == _NO_BURST:
+        message = "the burst has no packets in its buffer, or its buffer is gone"
+        raise ValueError(message)
+    if result < _NO_BURST:
+        raise MemoryError
+    done = ffi.from_buffer("dv_sending *", told[-1])
     remember(sock, done.method)
-    return Progress(done.sent, done.stop, done.error, done.due_ns, done.wait_ns, done.system_calls)
+    return Progress(done.sent, done.stop, done.error, done.due_ns, done.wait_ns, done.timeout_ns)
 
 
 def raise_for(progress: Progress) -> None:
@@ -258,9 +269,9 @@ def send(
         address_id = 0 if native is None else id(native)
         timeout_ns = nanoseconds(sock.gettimeout())
         number = descriptor(sock)
-        sent: int = _send(number, address_id, id(sealed), id(ends), start, timeout_ns, method_of(sock), 0.0, 0, 1)
+        method, told = method_of(sock), []
+        sent: int = _send(number, address_id, id(sealed), id(ends), start, timeout_ns, method, 0.0, 0, 1, id(told))
         if sent >= 0:
             return sent
-        if sent == _NOT_IN_FULL:
-            return Sending(sealed, ends, sock, address, None).run(start, read_progress(sock))
+        return Sending(sealed, ends, sock, address, None).run(start, read_progress(sock, sent, told))
     return Sending(sealed, ends, sock, address, rate).run(start)

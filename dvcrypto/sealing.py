@@ -334,11 +334,11 @@ class RtpStream:
         )
         if sent < _SEALED_ONLY:
             self._raise(_NOT_SEALED - sent)
-        burst = Burst(*sealed)
+        burst = Burst(*sealed[:2])
         if sent == _SEALED_ONLY:
             sending = _sending.Sending(sealed[0], sealed[1], sock, address, rate)
             try:
-                sent = sending.run(0, _sending.read_progress(sock))
+                sent = sending.run(0, _sending.read_progress(sock, sent, sealed))
             except OSError as error:
                 error.burst = burst  # type: ignore[attr-defined]
                 raise

@@ -4,7 +4,7 @@ import errno
 import os
 import time
 import weakref
-from _thread import allocate_lock
+from _thread import RLock
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from dvcrypto import _buffers as buffers
@@ -79,7 +79,7 @@ class Receiver:
         self._native = ffi.gc(native, lib.dv_receiver_free)
         self._sock = sock
         self._opener = opener
-        self._lock = allocate_lock()
+        self._lock = RLock()  # a signal handler may receive, too
         _receivers.add(self)
 
     @property
@@ -138,25 +138,23 @@ class Receiver:
         """What is waiting, opened; None where nothing is."""
         opened: list[bytes] = []
         with self._lock:
-            if self._native is None:
+            native = self._native
+            if native is None:
                 message = "the receiver is closed"
                 raise ValueError(message)
             number = descriptor(self._sock)
-            result = _receive(self._native, self._opener._native, number, self._method, most, id(opened))
-            error = lib.dv_python_receive_error()
-        if result:
+            result = _receive(native, self._opener._native, number, self._method, most, id(opened))
+        if result > 0:
             raise_for(result)
-        if error:
-            raise OSError(error, os.strerror(error))
+        if result:
+            raise OSError(-result, os.strerror(-result))
         return OpenedBurst(*opened) if opened else None
 
     def close(self) -> None:
         """Turn GRO off and let go of the memory, not of the socket. Receiving raises ValueError from then on."""
-        with self._lock:
-            if self._native is None:
-                return
-            ffi.release(self._native)
-            self._native = None
+        if self._native is None:
+            return
+        self._native = None  # freed with the last call that works in it
         number = self._sock.fileno()
         if self._gro and number >= 0:
             lib.dv_wire_set(number, lib.DV_OPTION_GRO, 0)
@@ -185,7 +183,7 @@ _receivers: "weakref.WeakSet[Receiver]" = weakref.WeakSet()
 def _after_fork_in_child() -> None:
     """The thread that may have held a receiver's lock is not here."""
     for receiver in _receivers:
-        receiver._lock = allocate_lock()
+        receiver._lock = RLock()
 
 
 if hasattr(os, "register_at_fork"):

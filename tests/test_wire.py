@@ -290,6 +290,37 @@ def test_signal_handlers_run_while_a_send_waits(pair: Pair, at_once: bool) -> No
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
+def test_a_signal_handler_may_send_while_a_send_waits(pair: Pair) -> None:
+    """The handler's sending is over when the one that it interrupted reads how far it came."""
+    ours, theirs = small_socket_pair()
+    burst, tick = burst_of(pair, [1200] * 300), burst_of(pair, [5])
+    got: list[bytes] = []
+
+    def read_slowly() -> None:
+        with contextlib.suppress(TimeoutError):
+            while len(got) < 300:
+                time.sleep(0.001)
+                got.append(theirs.recv(65536))
+
+    with ours, theirs:
+        theirs.settimeout(5)
+        ours.settimeout(30)
+        reader = threading.Thread(daemon=True, target=read_slowly)
+        reader.start()
+        before = signal.signal(signal.SIGALRM, lambda *_: tick.send(pair.sender, pair.address))
+        signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+        try:
+            sent = burst.send(ours)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        reader.join()
+        assert sent == 300
+        assert got == burst.tolist()
+        assert pair.get(1) == tick.tolist()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
 def test_signals_do_not_lengthen_a_timeout(pair: Pair) -> None:
     ours, theirs = small_socket_pair()
     with ours, theirs:
@@ -545,6 +576,14 @@ def test_a_closed_opener_loses_nothing_and_a_closed_receiver_says_so(pair: Pair)
     with pytest.raises(OSError, match="the socket is closed"):
         other.receive(timeout=0)
     other.close()
+
+
+def test_a_signal_handler_may_receive_and_close(pair: Pair) -> None:
+    receiver = dvcrypto.Receiver(pair.receiver, pair.opener)
+    burst_of(pair, [30]).send(pair.sender, pair.address)
+    with receiver._lock:  # as a handler finds it that came in between
+        assert len(receiver.receive(timeout=5)) == 1
+        receiver.close()
 
 
 def test_closing_turns_gro_off(pair: Pair) -> None:
