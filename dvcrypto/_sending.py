@@ -1,5 +1,6 @@
 """Sealed packets to a UDP socket: what bursts and streams share."""
 
+import contextlib
 import errno
 import functools
 import os
@@ -60,13 +61,17 @@ def method_of(sock: "socket.socket") -> int:
         return min(
             int(lib.DV_WIRE_MMSG), best_method
         )  # other sockets ignore how a parcel is to be cut, and send it uncut
-    return min(_slower.get(sock, best_method), best_method) if _slower else best_method
+    try:
+        return min(_slower.get(sock, best_method), best_method) if _slower else best_method
+    except TypeError:  # nothing is remembered for it
+        return best_method
 
 
 def remember(sock: "socket.socket", method: int) -> None:
     """What kernel or device has left of a socket's methods."""
     if method < method_of(sock):
-        _slower[sock] = method
+        with contextlib.suppress(TypeError):  # a wrapper that has no weak references, as asyncio's TransportSocket
+            _slower[sock] = method
 
 
 def descriptor(sock: "socket.socket") -> int:
@@ -93,8 +98,16 @@ def family(sock: "socket.socket") -> int:
 
 
 def nanoseconds(timeout: float | None) -> int:
-    """A socket's timeout, as C has it."""
-    return _FOR_EVER if timeout is None else min(int(timeout * _NS), 2**62)
+    """Seconds that a socket or a caller waits at most, as C has them."""
+    if timeout is None:
+        return _FOR_EVER
+    if not isinstance(timeout, (int, float)):
+        message = f"timeout must be a number, not {type(timeout).__name__}"
+        raise TypeError(message)
+    if not timeout >= 0:  # nor is a NaN
+        message = f"timeout is {timeout}; it must be at least 0"
+        raise ValueError(message)
+    return int(min(timeout * _NS, 2**62))
 
 
 def native_address(sock: "socket.socket", address: Address | None) -> bytes | None:
@@ -115,9 +128,9 @@ def _resolved(of_family: int, address: Address) -> bytes:
     if of_family not in _INTERNET:
         message = f"sock has address family {of_family}; it must be IPv4 or IPv6"
         raise ValueError(message)
-    host, port, flow_info, scope_id = (*address, 0, 0)[:4]
-    if not isinstance(host, str) or len(address) not in ((2,) if of_family == AF_INET else (2, 3, 4)):
+    if len(address) not in ((2,) if of_family == AF_INET else (2, 3, 4)) or not isinstance(address[0], str):
         raise TypeError
+    host, port, flow_info, scope_id = (*address, 0, 0)[:4]
     buffers.integer("address port", port, 0, 0xFFFF)
     flags = socket.AI_NUMERICHOST | (getattr(socket, "AI_V4MAPPED", 0) if of_family == AF_INET6 else 0)
     try:
@@ -180,6 +193,7 @@ class Sending:
         self._sealed = sealed
         self._ends = ends
         self._sock = sock
+        descriptor(sock)  # before anything is asked of it
         self._address = native_address(sock, address)
         self._rate = native_rate(rate)
 
@@ -265,11 +279,12 @@ def send(
     if start:
         buffers.integer("start", start, 0, len(ends) // buffers.SIZE_LEN)
     if rate is None:  # the short way: nearly always all packets leave at once
+        number = descriptor(sock)
         native = None if address is None else native_address(sock, address)
         address_id = 0 if native is None else id(native)
         timeout_ns = nanoseconds(sock.gettimeout())
-        number = descriptor(sock)
-        method, told = method_of(sock), []
+        method = method_of(sock)
+        told: list[bytes] = []
         sent: int = _send(number, address_id, id(sealed), id(ends), start, timeout_ns, method, 0.0, 0, 1, id(told))
         if sent >= 0:
             return sent

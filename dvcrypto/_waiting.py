@@ -22,9 +22,10 @@ async def ready(number: int, *, to_send: bool) -> None:
     loop = asyncio.get_running_loop()
     waiters, key = _loops.setdefault(loop, {}), (number, to_send)
     here = waiters.setdefault(key, [])
-    if not here:
-        add = loop.add_writer if to_send else loop.add_reader
-        add(number, _wake, loop, key)
+    if here:  # of a socket that may have been closed since, and its number be another's: asked for anew
+        _ignore(loop, key)
+    add = loop.add_writer if to_send else loop.add_reader
+    add(number, _wake, loop, key)
     future = loop.create_future()
     here.append(future)
     try:
@@ -36,10 +37,14 @@ async def ready(number: int, *, to_send: bool) -> None:
                 _forget(loop, key)
 
 
-def _forget(loop: asyncio.AbstractEventLoop, key: tuple[int, bool]) -> "list[asyncio.Future[None]]":
+def _ignore(loop: asyncio.AbstractEventLoop, key: tuple[int, bool]) -> None:
     number, to_send = key
     remove = loop.remove_writer if to_send else loop.remove_reader
     remove(number)
+
+
+def _forget(loop: asyncio.AbstractEventLoop, key: tuple[int, bool]) -> "list[asyncio.Future[None]]":
+    _ignore(loop, key)
     return _loops[loop].pop(key)
 
 

@@ -64,16 +64,17 @@ class Receiver:
         if not isinstance(opener, Opener):
             message = f"opener must be an Opener, not {type(opener).__name__}"
             raise TypeError(message)
-        slot_len = buffers.integer("max_packet", max_packet, 1, buffers.PACKET_MAX_LEN)
+        longest = buffers.integer("max_packet", max_packet, 1, buffers.PACKET_MAX_LEN)
         number = descriptor(sock)
         if timestamps:
             error = lib.dv_wire_set(number, lib.DV_OPTION_TIMESTAMPS, 1)
             if error:
                 raise OSError(error, f"the socket has no timestamps: {os.strerror(error)}")
         self._method = best_method
-        self._gro = bool(gro) and best_method == lib.DV_WIRE_GSO
-        self._gro = self._gro and lib.dv_wire_set(number, lib.DV_OPTION_GRO, 1) == 0
-        native = lib.dv_receiver_new(_SLOT_MAX_LEN if self._gro else slot_len, _SLOTS)
+        wanted = bool(gro) and best_method == lib.DV_WIRE_GSO
+        # Another may have left it on, and there would be no room for several packets as one.
+        self._gro = lib.dv_wire_set(number, lib.DV_OPTION_GRO, wanted) == 0 and wanted
+        native = lib.dv_receiver_new(_SLOT_MAX_LEN if self._gro else longest, _SLOTS, longest)
         if not native:
             raise MemoryError
         self._native = ffi.gc(native, lib.dv_receiver_free)
@@ -96,22 +97,25 @@ class Receiver:
         """Take in and open what is waiting, at most ``max_packets`` (1 to 1,024) of it; wait where nothing is.
 
         ``timeout`` is how long to wait, in seconds: 0 not at all, None for as long as the socket's own timeout says. An
-        empty burst means that nothing came in that time.
+        empty burst means that nothing came in that time, or that the socket was shut down for reading.
 
-        Raises OSError as socket.recv does (a refused connection, a closed socket); ValueError where opener or receiver
-        is closed. What was taken in by then is not lost, but given out by the next call.
+        Raises OSError as socket.recv does (a refused connection, a closed socket); ValueError for a number outside its
+        range, or where opener or receiver is closed. What was taken in by then is not lost, but given out by the next
+        call.
         """
         most = buffers.integer("max_packets", max_packets, 1, _PACKETS_MAX)
+        waits_ns = nanoseconds(self._sock.gettimeout() if timeout is None else timeout)
         burst = self._take(most)
         if burst is not None:
             return burst
-        waits_ns = nanoseconds(self._sock.gettimeout() if timeout is None else timeout)
         end_ns = time.monotonic_ns() + waits_ns
         while burst is None and waits_ns:
             ready = lib.dv_wire_wait(descriptor(self._sock), waits_ns)
             if ready < 0 and -ready != errno.EINTR:  # signal handlers run here, between two calls
                 raise OSError(-ready, os.strerror(-ready))
             burst = self._take(most)
+            if not ready:
+                break
             if waits_ns > 0:
                 waits_ns = max(0, end_ns - time.monotonic_ns())
         return burst or _EMPTY
@@ -126,9 +130,10 @@ class Receiver:
         from dvcrypto._waiting import ready
 
         most = buffers.integer("max_packets", max_packets, 1, _PACKETS_MAX)
+        waits_ns = nanoseconds(timeout)
         try:
-            async with asyncio.timeout(timeout if timeout != 0 else None):
-                while (burst := self._take(most)) is None and timeout != 0:
+            async with asyncio.timeout(waits_ns / 1e9 if waits_ns > 0 else None):
+                while (burst := self._take(most)) is None and waits_ns:
                     await ready(descriptor(self._sock), to_send=False)
         except TimeoutError:
             burst = self._take(most)
