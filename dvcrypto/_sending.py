@@ -74,8 +74,8 @@ def remember(sock: "socket.socket", method: int) -> None:
             _slower[sock] = method
 
 
-def descriptor(sock: "socket.socket") -> int:
-    """The number of an open UDP socket."""
+def check(sock: "socket.socket") -> None:
+    """Raise TypeError or ValueError for what is no UDP socket."""
     try:
         kind = _type(sock)
     except TypeError:
@@ -83,6 +83,11 @@ def descriptor(sock: "socket.socket") -> int:
     if kind != SOCK_DGRAM:
         message = f"sock is {sock!r}; it must be a UDP socket"
         raise TypeError(message) if kind is None else ValueError(message)
+
+
+def descriptor(sock: "socket.socket") -> int:
+    """The number of an open UDP socket."""
+    check(sock)
     number = sock.fileno()
     if number < 0:
         raise OSError(errno.EBADF, "the socket is closed")
@@ -193,7 +198,7 @@ class Sending:
         self._sealed = sealed
         self._ends = ends
         self._sock = sock
-        descriptor(sock)  # before anything is asked of it
+        check(sock)
         self._address = native_address(sock, address)
         self._rate = native_rate(rate)
 
@@ -203,12 +208,15 @@ class Sending:
         return descriptor(self._sock)
 
     def step(self, start: int, timeout_ns: int, due_ns: int = 0, *, sleeps: bool = True) -> Progress:
-        """One native call. Raises nothing that the wire has caused."""
+        """One native call. Raises nothing that the wire has caused, nor for a socket that was closed meanwhile."""
+        number = self._sock.fileno()
+        if number < 0:
+            return Progress(0, lib.DV_STOP_ERROR, errno.EBADF, 0, 0, 0)
         method = method_of(self._sock)
         address_id = 0 if self._address is None else id(self._address)
         told: list[bytes] = []
         result = _send(
-            descriptor(self._sock),
+            number,
             address_id,
             id(self._sealed),
             id(self._ends),

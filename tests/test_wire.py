@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from asyncio.trsock import TransportSocket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -319,6 +321,28 @@ def test_a_signal_handler_may_send_while_a_send_waits(pair: Pair) -> None:
         assert sent == 300
         assert got == burst.tolist()
         assert pair.get(1) == tick.tolist()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
+@pytest.mark.parametrize("at_once", [True, False], ids=["send_frame", "send"])
+def test_a_socket_that_a_signal_handler_closes_does_not_hide_what_left(pair: Pair, at_once: bool) -> None:
+    ours, theirs = small_socket_pair()
+    with ours, theirs:
+        before = signal.signal(signal.SIGALRM, lambda *_: ours.close())
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            if at_once:
+                burst, sent = pair.stream.send_frame(ours, bytes(400 * 1168))
+            else:
+                burst = burst_of(pair, [1200] * 400)
+                sent = burst.send(ours)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        theirs.setblocking(False)
+        assert 0 < sent < 400
+        assert [theirs.recv(65536) for _ in range(sent)] == burst.tolist()[:sent]
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
@@ -835,6 +859,41 @@ def test_a_coroutine_waits_for_its_own_socket_where_the_number_was_anothers(pair
                     await asyncio.wait_for(left_behind, 5)
 
     runner.run(main())
+
+
+@on_linux
+def test_a_coroutine_whose_socket_is_closed_meanwhile_tells_what_left(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        ours, theirs = small_socket_pair()
+        with ours, theirs:
+            ours.setblocking(False)
+            burst = burst_of(pair, [1200] * 400)
+            sending = asyncio.create_task(burst.send_async(ours, rate=20e6))
+            await asyncio.sleep(0.01)
+            ours.close()
+            sent = await asyncio.wait_for(sending, 5)
+            assert 0 < sent < 400
+            assert [theirs.recv(65536) for _ in range(sent)] == burst.tolist()[:sent]
+
+    runner.run(main())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_loops_that_were_closed_while_somebody_waited_are_let_go_of(pair: Pair) -> None:
+    def leave_waiting() -> "weakref.ref[asyncio.AbstractEventLoop]":
+        loop = asyncio.SelectorEventLoop()
+        loop.set_exception_handler(lambda *_: None)  # a task was pending, as it should be
+        task = loop.create_task(dvcrypto.Receiver(pair.receiver, pair.opener).receive_async())
+        loop.call_soon(loop.call_soon, loop.stop)
+        loop.run_forever()
+        loop.close()
+        assert not task.done()
+        return weakref.ref(loop)
+
+    left = [leave_waiting() for _ in range(3)]
+    asyncio.run(dvcrypto.Receiver(pair.receiver, pair.opener).receive_async(timeout=0.01))
+    gc.collect()
+    assert [loop() for loop in left] == [None] * 3
 
 
 class Bursts(BurstProtocol):
