@@ -225,6 +225,7 @@ static void send_once(dv_sending *sending)
     uint32_t before = kernel.next;
     size_t calls = kernel.calls;
     uint8_t method = sending->method;
+    int64_t timeout_ns = sending->timeout_ns;
     kernel.may_sleep = sending->sleeps || sending->timeout_ns != 0;
     host_record *host = host_watch(random_bool() ? 1 : 100000);
     CHECK(dv_wire_send(sending) == DV_DONE);
@@ -236,7 +237,10 @@ static void send_once(dv_sending *sending)
     CHECK((sending->stop == DV_STOP_DONE) == (kernel.next == kernel.packet_count));
     CHECK((sending->stop == DV_STOP_ERROR) == (sending->error != 0));
     CHECK(sending->method <= method);
-    CHECK(sending->stop != DV_STOP_FULL || sending->timeout_ns == 0);
+    CHECK(sending->stop != DV_STOP_FULL || timeout_ns == 0);
+    CHECK(sending->stop != DV_STOP_TIMEOUT || timeout_ns > 0);
+    /* What is left of a timeout goes on behind a signal; 0 would be a socket that may not wait. */
+    CHECK(sending->stop != DV_STOP_INTERRUPTED || timeout_ns == 0 || sending->timeout_ns != 0);
 }
 
 static void script_lens(size_t *lens, size_t count)
