@@ -120,14 +120,14 @@ def native_address(sock: "socket.socket", address: Address | None) -> bytes | No
     if address is None:
         return None
     try:
-        return _resolved(family(sock), tuple(address))
-    except TypeError as error:
+        resolve = _resolve if "%" in address[0] else _resolved  # an interface may get another number
+        return resolve(family(sock), tuple(address))
+    except (TypeError, LookupError) as error:
         message = f"address is {address!r}; it must be (host, port), or with IPv6 (host, port, flow info, scope)"
         raise TypeError(message) from error
 
 
-@functools.lru_cache(maxsize=1024)
-def _resolved(of_family: int, address: Address) -> bytes:
+def _resolve(of_family: int, address: Address) -> bytes:
     import socket
 
     if of_family not in _INTERNET:
@@ -150,6 +150,9 @@ def _resolved(of_family: int, address: Address) -> bytes:
     buffers.integer("address flow info", flow_info, 0, 0xFFFFF)
     buffers.integer("address scope", scope_id, 0, 0xFFFF_FFFF)
     return ADDRESS.pack(number, flow_info, scope_id or found[3], port, 6, 0)
+
+
+_resolved: Final = functools.lru_cache(maxsize=1024)(_resolve)
 
 
 def native_rate(rate: float | None) -> float:

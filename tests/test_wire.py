@@ -25,6 +25,7 @@ import pytest
 
 import dvcrypto
 from dvcrypto import _sending
+from dvcrypto._arrivals import ADDRESS
 from dvcrypto._library import lib
 from dvcrypto.endpoint import BurstProtocol, SealedTransport, create_datagram_endpoint
 
@@ -471,6 +472,18 @@ def test_sockets_that_are_none_are_refused(pair: Pair) -> None:
 def test_addresses_that_are_none_are_named(pair: Pair, address: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         burst_of(pair, [10]).send(pair.sender, address)
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
+def test_an_interface_that_was_made_anew_is_looked_up_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    scopes = []
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+        for number in (7, 8):
+            found = [(socket.AF_INET6, socket.SOCK_DGRAM, 17, "", ("fe80::1%dv0", 9, 0, number))]
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_, found=found, **__: found)
+            native = _sending.native_address(sender, ("fe80::1%dv0", 9))
+            scopes.append(ADDRESS.unpack(native)[2] if native else None)
+    assert scopes == [7, 8]
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
