@@ -7,6 +7,7 @@ import os
 import weakref
 from _socket import AF_INET, AF_INET6, SOCK_DGRAM
 from _socket import socket as native_socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dvcrypto import _buffers as buffers
@@ -120,7 +121,8 @@ def native_address(sock: "socket.socket", address: Address | None) -> bytes | No
     if address is None:
         return None
     try:
-        resolve = _resolve if "%" in address[0] else _resolved  # an interface may get another number
+        named: bool = "%" in address[0]  # an interface, which may get another number
+        resolve: Callable[..., bytes] = _resolve if named else _resolved
         return resolve(family(sock), tuple(address))
     except (TypeError, LookupError) as error:
         message = f"address is {address!r}; it must be (host, port), or with IPv6 (host, port, flow info, scope)"

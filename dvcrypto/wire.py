@@ -156,7 +156,10 @@ class Receiver:
         return OpenedBurst(*opened) if opened else None
 
     def close(self) -> None:
-        """Turn GRO off and let go of the memory, not of the socket. Receiving raises ValueError from then on."""
+        """Turn GRO off and let go of the memory, not of the socket. Receiving raises ValueError from then on.
+
+        Who waits for a datagram learns it when one comes, or when the time is over.
+        """
         if self._native is None:
             return
         self._native = None  # freed with the last call that works in it
