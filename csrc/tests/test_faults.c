@@ -334,19 +334,25 @@ void test_faults_of_init(void)
 
 #endif
 
-/* The host's entry in OpenSSL's error queue, or none. */
+/* Two entries of the host's in OpenSSL's error queue, with a mark of its own on the first; or none. */
 static void queue_error(bool by_host)
 {
     ERR_clear_error();
-    if (by_host)
-        ERR_raise(ERR_LIB_USER, HOST_REASON);
+    if (!by_host)
+        return;
+    ERR_raise(ERR_LIB_USER, HOST_REASON);
+    ERR_set_mark();
+    ERR_raise(ERR_LIB_USER, HOST_REASON + 1);
 }
 
 static bool queue_is_as_before(bool by_host)
 {
-    unsigned long oldest = ERR_get_error(), next = ERR_get_error();
-    ERR_clear_error();
-    return by_host ? ERR_GET_REASON(oldest) == HOST_REASON && !next : !oldest;
+    unsigned long newest = ERR_peek_last_error();
+    if (!by_host)
+        return !newest;
+    ERR_pop_to_mark();
+    unsigned long first = ERR_get_error();
+    return ERR_GET_REASON(newest) == HOST_REASON + 1 && ERR_GET_REASON(first) == HOST_REASON && !ERR_get_error();
 }
 
 /* One of the API's things, however it is made. */
