@@ -39,7 +39,10 @@ static const dv_sending *dv_python_sending(void);
 static int dv_python_receive(dv_receiver *receiver, dv_opener *opener, intptr_t socket, int method, size_t packet_max,
                              uintptr_t list_id);
 static int dv_python_receive_error(void);
-static dv_aead *dv_python_aead(int mode, uintptr_t key_id);
+static void dv_python_free_sealer(dv_sealer **owner);
+static void dv_python_free_opener(dv_opener **owner);
+static void dv_python_free_aead(dv_aead **owner);
+static int dv_python_aead(dv_aead **owner, int mode, uintptr_t key_id);
 static int dv_python_aead_seal(dv_aead *aead, uintptr_t nonce_id, uintptr_t text_id, uintptr_t aad_id,
                                uintptr_t target_id, uintptr_t list_id);
 static int dv_python_aead_open(dv_aead *aead, uintptr_t nonce_id, uintptr_t text_id, uintptr_t aad_id,

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dvcrypto import _buffers as buffers
+from dvcrypto._keyed import owner
 from dvcrypto._library import ffi, lib
+from dvcrypto._tracebacks import keyless
 from dvcrypto.modes import Mode
 
 if TYPE_CHECKING:
@@ -28,16 +30,16 @@ class Cipher(enum.Enum):
 class Trial:
     """Holds a key, in C, until it is collected."""
 
+    @keyless
     def __init__(self, key: "Buffer | Sequence[int]") -> None:
         """The key is as Sealer's."""
         self._key = ffi.gc(ffi.new("uint8_t[]", buffers.KEY_LEN), _wipe)
         ffi.memmove(self._key, buffers.key_pointer(key), buffers.KEY_LEN)
         self._aeads: dict[Cipher, Any] = {}
         for mode in Mode:
-            aead = ffi.new("dv_aead **")
+            aead = self._aeads[Cipher[mode.name]] = owner("dv_aead")
             if lib.dv_aead_new(aead, mode.native, self._key, buffers.KEY_LEN) != lib.DV_DONE:
                 raise MemoryError
-            self._aeads[Cipher[mode.name]] = ffi.gc(aead[0], lib.dv_aead_free)
 
     def opens(self, cipher: Cipher, nonce: bytes, aad: bytes, sealed: bytes) -> bool:
         """Whether a message opens. Nothing of it gets out."""
@@ -45,7 +47,7 @@ class Trial:
             return False
         if cipher in self._aeads:
             opened: list[bytes] = []
-            return not lib.dv_python_aead_open(self._aeads[cipher], id(nonce), id(sealed), id(aad), 0, id(opened))
+            return not lib.dv_python_aead_open(self._aeads[cipher][0], id(nonce), id(sealed), id(aad), 0, id(opened))
         out = ffi.new("uint8_t[]", len(sealed))
         if cipher is Cipher.CHACHA20_POLY1305:
             return bool(lib.dv_legacy_open_chacha20poly1305(self._key, nonce, aad, len(aad), sealed, len(sealed), out))
@@ -54,7 +56,7 @@ class Trial:
     def keystream(self, cipher: Cipher, nonce: bytes, length: int) -> bytes:
         """The first bytes that a mode's cipher adds to the text."""
         text, aad, sealed = bytes(length), b"", list[bytes]()
-        if lib.dv_python_aead_seal(self._aeads[cipher], id(nonce), id(text), id(aad), 0, id(sealed)):
+        if lib.dv_python_aead_seal(self._aeads[cipher][0], id(nonce), id(text), id(aad), 0, id(sealed)):
             raise MemoryError
         return sealed[0][:length]
 

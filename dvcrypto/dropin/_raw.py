@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from dvcrypto._library import ffi, lib
+from dvcrypto._keyed import owner
+from dvcrypto._library import lib
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -16,17 +17,19 @@ open_: Final = lib.dv_python_aead_open
 class RawKey:
     """Holds a key in C until it is collected, which wipes it there."""
 
-    __slots__ = ("__weakref__", "_native")
+    __slots__ = ("__weakref__", "_native", "_owner")
 
     _native: Any
+    _owner: Any
 
     def _take(self, mode: int, key: "Buffer") -> bool:
-        """Copy the key. False where it is no buffer, has a length that the mode has not, or without memory."""
-        native = make(mode, id(key))
-        if not native:
-            return False
-        self._native = ffi.gc(native, lib.dv_aead_free)
-        return True
+        """Copy the key. False where it is no buffer, or has a length that the mode has not."""
+        self._owner = owner("dv_aead")
+        result = make(self._owner, mode, id(key))
+        if result == lib.DV_ERROR_MEMORY:
+            raise MemoryError
+        self._native = self._owner[0]
+        return bool(result == lib.DV_DONE)
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         """Refuse: the key stays where it is."""
