@@ -2,7 +2,6 @@
 
 from typing import Any, Self
 
-from dvcrypto._library import ffi, lib
 from dvcrypto.modes import Mode
 
 
@@ -14,7 +13,7 @@ class Keyed:
     _engine: str
     _mode: Mode
     _native: Any
-    _owner: Any
+    _owner: object
 
     @property
     def mode(self) -> Mode:
@@ -37,12 +36,3 @@ class Keyed:
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
-
-
-def owner(kind: str) -> Any:
-    """Where C puts a new ``dv_sealer``, ``dv_opener`` or ``dv_aead``, which is freed with it, and its key wiped.
-
-    It is there before the key is: whatever is raised from then on, a MemoryError or KeyboardInterrupt say, nothing with
-    a key in it is left behind.
-    """
-    return ffi.gc(ffi.new(f"{kind} **"), getattr(lib, f"dv_python_free_{kind[3:]}"))

@@ -43,20 +43,91 @@ static void dv_python_host(size_t long_work_len)
     dv_set_host(leave_python, enter_python, long_work_len);
 }
 
-/* What the owner points at may be NULL. */
-static void dv_python_free_sealer(dv_sealer **owner)
+/* What cffi calls when the key's object is collected: with one argument, as more want memory for a tuple. */
+static void dv_python_wipe_key(uint8_t *key)
 {
-    dv_sealer_free(*owner);
+    dv_wipe(key, DV_KEY_LEN);
 }
 
-static void dv_python_free_opener(dv_opener **owner)
+/*
+ * What owns a thing of C's is a capsule, which frees it, and wipes its key, when nothing refers to it any more. An object of
+ * ffi.gc does so earlier: in a ring of garbage it is finalized in any order, and others' __del__ may still use the thing.
+ */
+static void free_sealer(PyObject *capsule)
 {
-    dv_opener_free(*owner);
+    dv_sealer_free(PyCapsule_GetPointer(capsule, NULL));
 }
 
-static void dv_python_free_aead(dv_aead **owner)
+static void free_opener(PyObject *capsule)
 {
-    dv_aead_free(*owner);
+    dv_opener_free(PyCapsule_GetPointer(capsule, NULL));
+}
+
+static void free_aead(PyObject *capsule)
+{
+    dv_aead_free(PyCapsule_GetPointer(capsule, NULL));
+}
+
+static void free_receiver(PyObject *capsule)
+{
+    dv_receiver_free(PyCapsule_GetPointer(capsule, NULL));
+}
+
+/* Append a capsule that owns nothing yet: it is there before what it will own is, which so is never left behind. */
+static PyObject *append_owner(uintptr_t list_id)
+{
+    static char nothing;
+    PyObject *owner = PyCapsule_New(&nothing, NULL, NULL);
+    if (!owner || PyList_Append((PyObject *)list_id, owner) < 0) {
+        PyErr_Clear();
+        Py_XDECREF(owner);
+        return NULL;
+    }
+    Py_DECREF(owner); /* the list holds it */
+    return owner;
+}
+
+static void own(PyObject *owner, void *made, PyCapsule_Destructor destructor)
+{
+    PyCapsule_SetPointer(owner, made);
+    PyCapsule_SetDestructor(owner, destructor);
+}
+
+/* What the capsule owns. */
+static void *dv_python_owned(uintptr_t owner_id)
+{
+    return PyCapsule_GetPointer((PyObject *)owner_id, NULL);
+}
+
+/* Append what owns a new sealer; and so on. */
+static int dv_python_sealer(int mode, const uint8_t *key, uint32_t first_nonce, int big_endian, uintptr_t list_id)
+{
+    dv_sealer *made;
+    PyObject *owner = append_owner(list_id);
+    dv_result result = owner ? dv_sealer_new(&made, mode, key, first_nonce, big_endian) : DV_ERROR_MEMORY;
+    if (result == DV_DONE)
+        own(owner, made, free_sealer);
+    return result;
+}
+
+static int dv_python_opener(int mode, const uint8_t *key, uint32_t replay_window, uintptr_t list_id)
+{
+    dv_opener *made;
+    PyObject *owner = append_owner(list_id);
+    dv_result result = owner ? dv_opener_new(&made, mode, key, replay_window) : DV_ERROR_MEMORY;
+    if (result == DV_DONE)
+        own(owner, made, free_opener);
+    return result;
+}
+
+static int dv_python_receiver(size_t slot_len, size_t slot_count, uintptr_t list_id)
+{
+    PyObject *owner = append_owner(list_id);
+    dv_receiver *made = owner ? dv_receiver_new(slot_len, slot_count) : NULL;
+    if (!made)
+        return DV_ERROR_MEMORY;
+    own(owner, made, free_receiver);
+    return DV_DONE;
 }
 
 static THREAD_LOCAL dv_refusal last_refusal;
@@ -426,14 +497,20 @@ static PyObject *settled(PyObject *object)
     return copy;
 }
 
-/* DV_ERROR_ARGUMENT where the key is not bytes-like, or has a length that the mode has not. */
-static int dv_python_aead(dv_aead **owner, int mode, uintptr_t key_id)
+/* Append what owns a new aead. DV_ERROR_ARGUMENT where the key is not bytes-like, or has a length that the mode has not. */
+static int dv_python_aead(int mode, uintptr_t key_id, uintptr_t list_id)
 {
     Py_buffer key;
+    dv_aead *made;
+    PyObject *owner = append_owner(list_id);
+    if (!owner)
+        return DV_ERROR_MEMORY;
     if (!hold_octets((PyObject *)key_id, 0, &key))
         return DV_ERROR_ARGUMENT;
-    dv_result result = dv_aead_new(owner, mode, key.buf, (size_t)key.len);
+    dv_result result = dv_aead_new(&made, mode, key.buf, (size_t)key.len);
     PyBuffer_Release(&key);
+    if (result == DV_DONE)
+        own(owner, made, free_aead);
     return result;
 }
 

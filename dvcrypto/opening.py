@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, overload
 from dvcrypto import _buffers as buffers
 from dvcrypto._arrivals import ARRIVAL_LEN, Address, read_address, read_time
 from dvcrypto._faults import sentence
-from dvcrypto._keyed import Keyed, owner
-from dvcrypto._library import ffi, lib
+from dvcrypto._keyed import Keyed
+from dvcrypto._library import ffi, lib, owned
 from dvcrypto._tracebacks import keyless
 from dvcrypto.errors import AuthenticationFailed, Malformed, OpenError, Replayed, Truncated
 from dvcrypto.modes import Mode, as_mode, serving
@@ -298,11 +298,12 @@ class Opener(Keyed):
         buffers.once(self, "_native")
         self._mode = as_mode("mode", mode)
         window = buffers.integer("replay_window", replay_window, 0, lib.DV_REPLAY_WINDOW_MAX)
-        self._owner = owner("dv_opener")
-        result = lib.dv_opener_new(self._owner, self._mode.native, buffers.key_pointer(key), window)
+        made: list[object] = []
+        result = lib.dv_python_opener(self._mode.native, buffers.key_pointer(key), window, id(made))
         if result != lib.DV_DONE:
             raise_for(result)
-        self._native = self._owner[0]
+        self._owner = made[0]
+        self._native = owned("dv_opener", self._owner)
         self._engine = serving(self._mode)
 
     def open(self, packet: "Buffer") -> OpenedPacket:

@@ -7,8 +7,8 @@ from dvcrypto import _buffers as buffers
 from dvcrypto import _sending
 from dvcrypto._arrivals import Address
 from dvcrypto._faults import sentence
-from dvcrypto._keyed import Keyed, owner
-from dvcrypto._library import ffi, lib
+from dvcrypto._keyed import Keyed
+from dvcrypto._library import ffi, lib, owned
 from dvcrypto._tracebacks import keyless
 from dvcrypto.bursts import Burst
 from dvcrypto.errors import NonceExhausted, SealerClosed, SealerForked, SealError
@@ -91,11 +91,12 @@ class Sealer(Keyed):
             message = f"byteorder is {byteorder!r}; it must be 'little' or 'big'"
             raise ValueError(message)
         first = buffers.integer("first_nonce", first_nonce, 0, 0xFFFF_FFFF)
-        self._owner = owner("dv_sealer")
-        result = lib.dv_sealer_new(self._owner, self._mode.native, buffers.key_pointer(key), first, byteorder == "big")
+        pointer, made = buffers.key_pointer(key), list[object]()
+        result = lib.dv_python_sealer(self._mode.native, pointer, first, byteorder == "big", id(made))
         if result != lib.DV_DONE:
             _raise(result)
-        self._native = self._owner[0]
+        self._owner = made[0]
+        self._native = owned("dv_sealer", self._owner)
         self._engine = serving(self._mode)
 
     def seal(self, header: "Buffer", payload: "Buffer") -> bytes:

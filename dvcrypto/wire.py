@@ -8,7 +8,7 @@ from _thread import allocate_lock
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from dvcrypto import _buffers as buffers
-from dvcrypto._library import ffi, lib
+from dvcrypto._library import lib, owned
 from dvcrypto._sending import best_method, descriptor, nanoseconds
 from dvcrypto.opening import OpenedBurst, Opener, raise_for
 
@@ -48,7 +48,7 @@ class Receiver:
     ['ok', 'ok', 'ok', 'ok', 'ok']
     """
 
-    __slots__ = ("__weakref__", "_gro", "_lock", "_method", "_native", "_opener", "_sock")
+    __slots__ = ("__weakref__", "_gro", "_lock", "_method", "_native", "_opener", "_owner", "_sock")
 
     def __init__(
         self,
@@ -73,10 +73,11 @@ class Receiver:
         self._method = best_method
         self._gro = bool(gro) and best_method == lib.DV_WIRE_GSO
         self._gro = self._gro and lib.dv_wire_set(number, lib.DV_OPTION_GRO, 1) == 0
-        native = lib.dv_receiver_new(_SLOT_MAX_LEN if self._gro else slot_len, _SLOTS)
-        if not native:
+        made: list[object] = []
+        if lib.dv_python_receiver(_SLOT_MAX_LEN if self._gro else slot_len, _SLOTS, id(made)) != lib.DV_DONE:
             raise MemoryError
-        self._native = ffi.gc(native, lib.dv_receiver_free)
+        self._owner: object = made[0]
+        self._native = owned("dv_receiver", self._owner)
         self._sock = sock
         self._opener = opener
         self._lock = allocate_lock()
@@ -155,8 +156,7 @@ class Receiver:
         with self._lock:
             if self._native is None:
                 return
-            ffi.release(self._native)
-            self._native = None
+            self._native = self._owner = None
         number = self._sock.fileno()
         if self._gro and number >= 0:
             lib.dv_wire_set(number, lib.DV_OPTION_GRO, 0)

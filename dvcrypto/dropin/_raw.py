@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from dvcrypto._keyed import owner
-from dvcrypto._library import lib
+from dvcrypto._library import lib, owned
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -20,16 +19,19 @@ class RawKey:
     __slots__ = ("__weakref__", "_native", "_owner")
 
     _native: Any
-    _owner: Any
+    _owner: object
 
     def _take(self, mode: int, key: "Buffer") -> bool:
         """Copy the key. False where it is no buffer, or has a length that the mode has not."""
-        self._owner = owner("dv_aead")
-        result = make(self._owner, mode, id(key))
+        made: list[object] = []
+        result = make(mode, id(key), id(made))
         if result == lib.DV_ERROR_MEMORY:
             raise MemoryError
-        self._native = self._owner[0]
-        return bool(result == lib.DV_DONE)
+        if result != lib.DV_DONE:
+            return False
+        self._owner = made[0]
+        self._native = owned("dv_aead", self._owner)
+        return True
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         """Refuse: the key stays where it is."""
