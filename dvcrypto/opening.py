@@ -316,7 +316,7 @@ class Opener(Keyed):
         result = _open(self._native, id(packet), id(opened))
         if result:
             if result == lib.DV_ERROR_ARGUMENT:
-                return self.open(_read_packet(packet))
+                return self.open(buffers.view("packet", packet).tobytes())
             raise_for(result)
         plain, described = opened
         if described[_FAULT_AT]:
@@ -360,14 +360,6 @@ class Opener(Keyed):
     def __repr__(self) -> str:
         """Mode and engine; never the key."""
         return f"<dvcrypto.Opener {self._mode}, {self._engine}>"
-
-
-def _read_packet(packet: "Buffer") -> bytes:
-    viewed = buffers.view("packet", packet)
-    if viewed.nbytes > buffers.PACKET_MAX_LEN:  # not copied first, however long it is
-        message = f"packet is {viewed.nbytes} bytes; it may have at most {buffers.PACKET_MAX_LEN}"
-        raise Malformed(message)
-    return viewed.tobytes()
 
 
 def raise_for(result: int) -> NoReturn:

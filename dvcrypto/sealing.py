@@ -58,8 +58,8 @@ class Sealer(Keyed):
 
     ``mode`` is a Mode or its name. ``key`` is 32 bytes, or the list of 32 integers of Discord's session description;
     it is copied into C at once. ``first_nonce`` is where the 32-bit counter starts and ``byteorder`` how it is
-    written; the defaults are the official client's, which keep clear of a peer that counts up from 0 under the same
-    key.
+    written; the defaults are the official client's, which keep clear of a peer that counts little-endian from 0 under
+    the same key.
 
     Threads may share a sealer. It cannot be copied or pickled, and refuses to seal in a forked child. ``close()``,
     the end of a ``with`` block and collection wipe the key.
