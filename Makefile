@@ -8,6 +8,7 @@ CSRC := $(wildcard csrc/*.c)
 HEADERS := $(wildcard csrc/*.h csrc/tests/*.h)
 CTESTS := $(wildcard csrc/tests/*.c)
 CFLAGS ?= -O2 -g
+CTESTS_IN_FRONT := -include csrc/tests/faulty.h
 WARNINGS := -std=c11 -Wall -Wextra -Werror -Wpedantic
 NATIVE := $(CSRC) $(wildcard csrc/*.h) csrc/native.map dvcrypto/_build_native.py dvcrypto/_native_python.h
 PACKAGING := pyproject.toml setup.py MANIFEST.in
@@ -20,7 +21,7 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c dropin bench bench-engines docs lint format clean
+.PHONY: help demo test test-c dropin coverage mutation bench bench-engines docs lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -37,6 +38,12 @@ test-c: build/test_csrc ## Run the C layer's own tests, without Python
 
 dropin: $(VENV)/.nox ## Run each library that dvcrypto drops in, end to end; DROPIN_ARGS="-s dropin-disnake" for one
 	@$(BIN)/nox $(DROPIN_ARGS)
+
+coverage: $(VENV)/.coverage ## Lines that the tests run, in C and Python; COVERAGE_ARGS=dropin with the libraries dropped in
+	@scripts/coverage.sh $(COVERAGE_ARGS)
+
+mutation: $(VENV)/.ready ## Plant each known fault and see a test catch it; docs/mutation.md anew
+	@$(BIN)/python tests/mutation/plant.py --table docs/mutation.md $(MUTATION_ARGS)
 
 bench: $(VENV)/.bench ## Benchmarks beside the limit and beside other libraries; BENCH_ARGS=--full, --json, SECTION
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -76,7 +83,7 @@ build/.system: scripts/install_system_packages.sh
 	@mkdir -p build && touch $@
 
 build/test_csrc: $(CSRC) $(CTESTS) $(HEADERS) Makefile build/.system build/.prefix
-	@$(CC) $(WARNINGS) $(CFLAGS) -Icsrc $(LIB_CFLAGS) $(CSRC) $(CTESTS) $(LIB_LDLIBS) -pthread -o $@
+	@$(CC) $(WARNINGS) $(CFLAGS) $(CTESTS_IN_FRONT) -Icsrc $(LIB_CFLAGS) $(CSRC) $(CTESTS) $(LIB_LDLIBS) -pthread -o $@
 
 build/bench_engines: $(CSRC) $(HEADERS) benchmarks/engines.c build/.system build/.prefix
 	@$(CC) $(WARNINGS) -O2 -Icsrc $(LIB_CFLAGS) $(CSRC) benchmarks/engines.c $(LIB_LDLIBS) -pthread -o $@
@@ -99,6 +106,10 @@ $(VENV)/.nox: $(VENV)/.ready
 
 $(VENV)/.docs: $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+$(VENV)/.coverage: $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --group coverage
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready

@@ -1,0 +1,43 @@
+"""How Sphinx builds these pages: `make docs`. Nothing is fetched, so that it builds without a network."""
+
+import inspect
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+
+import dvcrypto
+
+project = "dvcrypto"
+author = "The dvcrypto authors"
+copyright = author  # noqa: A001  # Sphinx's name
+version = release = dvcrypto.versions()["dvcrypto"]
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_argparse_cli"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = "dvcrypto"
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
+html_copy_source = False
+templates_path: list[str] = []
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_class_signature = "mixed"
+python_display_short_literal_types = True
+# Types of other packages have no page here.
+nitpick_ignore_regex = [("py:.*", r"(?!dvcrypto\.).*")]
+
+
+def leave_out_aliases(_: Sphinx, kind: str, __: str, ___: object, ____: object, lines: list[str]) -> None:
+    """A named tuple's fields without a docstring have one of Python's making, which says nothing."""
+    if kind == "property" or kind == "attribute":
+        lines[:] = [line for line in lines if not re.fullmatch(r"Alias for field number \d+", line)]
+    if lines and lines[0] == "See the class.":
+        lines.clear()
+
+
+def setup(app: Sphinx) -> None:
+    """Register the above."""
+    app.connect("autodoc-process-docstring", leave_out_aliases)
