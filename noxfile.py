@@ -20,7 +20,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = False
 
 WHEELS = Path("build", "dropin")
-TESTS_NEED = ("aiohttp", "cryptography", "dpkt", "pynacl", "pytest>=8", "pytest-timeout", "pytest-xdist")
+TESTS_NEED = ("aiohttp", "cryptography", "dpkt", "hypothesis", "pynacl", "pytest>=8", "pytest-timeout", "pytest-xdist")
 COVERAGE = "--coverage"  # an argument behind --
 PYENV = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
 INTERPRETERS = (
