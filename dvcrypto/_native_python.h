@@ -395,7 +395,6 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
 {
     PyObject *address = (PyObject *)address_id, *ends = (PyObject *)ends_id;
     Py_buffer packets;
-    uint8_t *written;
     dv_sending sending = {0};
     if (!PyBytes_CheckExact(ends) || !hold((PyObject *)sealed_id, &packets))
         return -2;
@@ -419,12 +418,11 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
         return -2;
     if (sending.stop == DV_STOP_DONE && sending.method == method)
         return (int64_t)sending.sent;
-    PyObject *told = new_bytes(sizeof sending, &written);
+    uint8_t *told = append_new(list_id, sizeof sending);
     if (!told)
         return -2 - DV_ERROR_MEMORY;
-    memcpy(written, &sending, sizeof sending);
-    result = give(list_id, told);
-    return result == DV_DONE ? -1 : -2 - (int64_t)result;
+    memcpy(told, &sending, sizeof sending);
+    return -1;
 }
 
 /*
