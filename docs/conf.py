@@ -1,6 +1,5 @@
 """How Sphinx builds these pages: `make docs`. Nothing is fetched, so that it builds without a network."""
 
-import inspect
 import re
 from typing import Any
 
@@ -19,23 +18,20 @@ html_theme = "furo"
 html_title = "dvcrypto"
 html_static_path = ["static"]
 html_css_files = ["pages.css"]
-html_copy_source = False
-templates_path: list[str] = []
+html_show_sourcelink = False
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"
 python_display_short_literal_types = True
-# Types of other packages have no page here.
-nitpick_ignore_regex = [("py:.*", r"(?!dvcrypto\.).*")]
+# Types of other packages have no page here, and what is private has none either.
+nitpick_ignore_regex = [("py:.*", r"(?!dvcrypto\.).*|.*\._\w+")]
 
 
-def leave_out_aliases(_: Sphinx, kind: str, __: str, ___: object, ____: object, lines: list[str]) -> None:
+def leave_out_aliases(*event: Any) -> None:
     """A named tuple's fields without a docstring have one of Python's making, which says nothing."""
-    if kind == "property" or kind == "attribute":
-        lines[:] = [line for line in lines if not re.fullmatch(r"Alias for field number \d+", line)]
-    if lines and lines[0] == "See the class.":
-        lines.clear()
+    *_, lines = event
+    lines[:] = [line for line in lines if not re.fullmatch(r"Alias for field number \d+", line)]
 
 
 def setup(app: Sphinx) -> None:
