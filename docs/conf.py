@@ -14,6 +14,7 @@ version = release = dvcrypto.versions()["dvcrypto"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_argparse_cli"]
 myst_heading_anchors = 3
+highlight_language = "text"  # where a block does not say
 html_theme = "furo"
 html_title = "dvcrypto"
 html_static_path = ["static"]
