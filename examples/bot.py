@@ -70,4 +70,6 @@ if __name__ == "__main__":
     parser.add_argument("channel", type=int, help="the channel's id")
     parser.add_argument("file", type=Path, help="Ogg Opus, 20 ms a packet")
     options = parser.parse_args()
+    if "DISCORD_TOKEN" not in os.environ:
+        parser.error("the bot's token is to be in DISCORD_TOKEN")
     Player(options.channel, options.file).run(os.environ["DISCORD_TOKEN"])

@@ -54,7 +54,6 @@ def main() -> None:
     host, _, port = options.to.rpartition(":")
     sealer = dvcrypto.Sealer(options.mode, bytes.fromhex(options.key.read_text()))
     with av.open(options.file) as container, socket.socket(type=socket.SOCK_DGRAM) as sock:
-        sock.connect((host, int(port)))
         stream = container.streams[0]
         rtp = FORMATS[stream.codec_context.name]
         sender = dvcrypto.RtpStream(sealer, ssrc=1, payload_type=rtp.payload_type)
@@ -62,7 +61,8 @@ def main() -> None:
         for (frame, due), (_, next_due) in pairwise(chain(frames_of(container, stream), [(b"", 0.0)])):
             time.sleep(max(0.0, start + due - time.monotonic()))
             advance = max(0, round(next_due * rtp.clock) - round(due * rtp.clock))
-            packet_count += sender.send_frame(sock, frame, packetizer=rtp.packetizer, advance=advance).sent
+            sent = sender.send_frame(sock, frame, (host, int(port)), packetizer=rtp.packetizer, advance=advance)
+            packet_count += sent.sent
             frame_count += 1
     print(f"sent {frame_count} frames in {packet_count} packets, {options.mode}")
 
