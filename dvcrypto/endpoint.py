@@ -13,7 +13,7 @@ from dvcrypto import _buffers as buffers
 from dvcrypto import _waiting
 from dvcrypto._arrivals import Address
 from dvcrypto._library import ffi, lib
-from dvcrypto._sending import Sending
+from dvcrypto._sending import Progress, Sending, error_of
 from dvcrypto.bursts import Burst
 from dvcrypto.opening import OpenedBurst, Opener
 from dvcrypto.wire import Receiver
@@ -44,7 +44,8 @@ class SealedTransport(asyncio.DatagramTransport):
     """Sends sealed packets and bursts, and opens what comes in. Made by ``create_datagram_endpoint``.
 
     What the socket has no room for is queued in order, and ``pause_writing`` called while more than 256 KiB are. An
-    error is told as ``error_received(error)``; a queued burst that met one is given up where it stands.
+    error is told as ``error_received(error)``. A burst is then given up where it stands; but one of which nothing had
+    left is tried once more, as the error may be about packets before it.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class SealedTransport(asyncio.DatagramTransport):
         self._number = sock.fileno()
         self._protocol = protocol
         self._receiver = Receiver(sock, opener)
-        self._queue: collections.deque[tuple[Sending, int, int]] = collections.deque()
+        self._queue: collections.deque[tuple[Sending, Progress | None, int]] = collections.deque()
         self._queued_len = 0
         self._paused = False
         self._closing = False
@@ -97,14 +98,13 @@ class SealedTransport(asyncio.DatagramTransport):
         if self._closing:
             return
         sending = Sending(burst._sealed, burst._ends, self._sock, addr, rate)
-        start = 0
+        progress = None
         if not self._queue and rate is None:
             progress = sending.step(0, 0)
-            start = progress.sent
             if progress.stop == lib.DV_STOP_DONE:
                 return
         length = burst.buffer.nbytes
-        self._queue.append((sending, start, length))
+        self._queue.append((sending, progress, length))
         self._queued_len += length
         if self._queued_len > _HIGH_WATER and not self._paused:
             self._paused = True
@@ -114,11 +114,8 @@ class SealedTransport(asyncio.DatagramTransport):
 
     async def _send_queued(self) -> None:
         while self._queue:
-            sending, start, length = self._queue[0]
-            try:
-                await _waiting.send(sending, start)
-            except OSError as error:
-                self._protocol.error_received(error)
+            sending, progress, length = self._queue[0]
+            await self._send_out(sending, progress)
             if self._queue:  # not aborted meanwhile
                 self._queue.popleft()
                 self._queued_len -= length
@@ -128,6 +125,16 @@ class SealedTransport(asyncio.DatagramTransport):
         self._pump = None
         if self._closing:
             self._end()
+
+    async def _send_out(self, sending: Sending, progress: Progress | None) -> None:
+        progress = await _waiting.send(sending, progress)
+        error = error_of(progress)
+        if error and not progress.sent:
+            self._protocol.error_received(error)
+            progress = await _waiting.send(sending)
+            error = error_of(progress) if progress.sent else None  # else it is the one that was told
+        if error:
+            self._protocol.error_received(error)
 
     def get_write_buffer_size(self) -> int:
         """Bytes of the bursts that are queued."""
