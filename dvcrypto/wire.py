@@ -98,8 +98,9 @@ class Receiver:
         ``timeout`` is how long to wait, in seconds: 0 not at all, None for as long as the socket's own timeout says. An
         empty burst means that nothing came in that time.
 
-        Raises OSError as socket.recv does (a refused connection, a closed socket); ValueError where opener or receiver
-        is closed. What was taken in by then is not lost, but given out by the next call.
+        Raises OSError as socket.recv does (a closed socket; a packet sent before that was refused, which the kernel
+        tells once); ValueError where opener or receiver is closed. What was taken in by then is not lost, but given
+        out by the next call.
         """
         most = buffers.integer("max_packets", max_packets, 1, _PACKETS_MAX)
         burst = self._take(most)
