@@ -342,31 +342,26 @@ static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t
 }
 
 static THREAD_LOCAL dv_sending last_sending;
-static THREAD_LOCAL int last_receive_error;
 
-/* What became of this thread's last sending. Its pointers lead nowhere. */
+/* What became of this thread's last sending, for those who count system calls. Its pointers lead nowhere. */
 static const dv_sending *dv_python_sending(void)
 {
     return &last_sending;
 }
 
-/* The system's error that dv_python_receive met, or 0. */
-static int dv_python_receive_error(void)
-{
-    return last_receive_error;
-}
-
 /*
  * Send a burst's packets from the first on, of which so many were sent before. address_id is a dv_address as bytes, or 0.
- * Returns how many have left when all have by the method given; -1 where dv_python_sending tells more; -2 where the burst is
- * none.
+ * Returns how many have left when all have by the method given; -1 where what was appended, a dv_sending, tells more; -2
+ * where the burst is none, and below that -2 minus a dv_result. A signal handler may send before the caller looks: what
+ * became of this call is this caller's.
  */
 static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t sealed_id, uintptr_t ends_id,
                               size_t first, size_t sent, int64_t timeout_ns, int method, double rate, int64_t due_ns,
-                              int sleeps)
+                              int sleeps, uintptr_t list_id)
 {
     PyObject *address = (PyObject *)address_id, *ends = (PyObject *)ends_id;
     Py_buffer packets;
+    uint8_t *written;
     dv_sending sending = {0};
     if (!PyBytes_CheckExact(ends) || !hold((PyObject *)sealed_id, &packets))
         return -2;
@@ -389,12 +384,19 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
     last_sending = sending;
     if (result != DV_DONE)
         return -2;
-    return sending.stop == DV_STOP_DONE && sending.method == method ? (int64_t)sending.sent : -1;
+    if (sending.stop == DV_STOP_DONE && sending.method == method)
+        return (int64_t)sending.sent;
+    PyObject *told = new_bytes(sizeof sending, &written);
+    if (!told)
+        return -2 - DV_ERROR_MEMORY;
+    memcpy(written, &sending, sizeof sending);
+    result = give(list_id, told);
+    return result == DV_DONE ? -1 : -2 - (int64_t)result;
 }
 
 /*
- * Seal a frame as dv_python_seal_frame does, with the marker, and send it as dv_python_send does. Below -2 it is -2 minus
- * the dv_result of sealing; nothing was sent then.
+ * Seal a frame as dv_python_seal_frame does, with the marker, and send it as dv_python_send does. Where sealing failed,
+ * nothing was appended and nothing sent.
  */
 static int64_t dv_python_send_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, uintptr_t frame_id,
                                     uint32_t advance, intptr_t socket, uintptr_t address_id, int64_t timeout_ns,
@@ -405,12 +407,12 @@ static int64_t dv_python_send_frame(dv_sealer *sealer, dv_stream *stream, size_t
         return -2 - result;
     PyObject *sealed = PyList_GetItem((PyObject *)list_id, 0), *ends = PyList_GetItem((PyObject *)list_id, 1);
     return dv_python_send(socket, address_id, (uintptr_t)sealed, (uintptr_t)ends, 0, 0, timeout_ns, method, rate, 0,
-                          sleeps);
+                          sleeps, list_id);
 }
 
 /*
  * Take in what is waiting and open it. Appends what dv_python_open_burst does, and the dv_arrival of each packet; nothing
- * where nothing was waiting, or where dv_python_receive_error tells why.
+ * where nothing was waiting. Returns a dv_result, or the system's error, negative.
  */
 static int dv_python_receive(dv_receiver *receiver, dv_opener *opener, intptr_t socket, int method, size_t packet_max,
                              uintptr_t list_id)
@@ -418,9 +420,8 @@ static int dv_python_receive(dv_receiver *receiver, dv_opener *opener, intptr_t 
     dv_batch batch;
     uint8_t *out = NULL, *written[3];
     dv_receiver_take(receiver, socket, method, packet_max, &batch);
-    last_receive_error = batch.error;
     if (batch.count == 0)
-        return DV_DONE;
+        return -batch.error;
     const size_t lens[3] = {batch.count * sizeof(size_t), batch.count * sizeof(dv_opened),
                             batch.count * sizeof(dv_arrival)};
     PyObject *plain = new_bytes(batch.len, &out), *parts[3] = {NULL, NULL, NULL};

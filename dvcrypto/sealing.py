@@ -314,16 +314,15 @@ class RtpStream:
         Raises what seal_frame raises, and then nothing was sent; and what Burst.send raises where not one packet left.
         Then the error's attribute ``burst`` is the sealed burst, whose nonces are used.
         """
-        timeout_ns = _sending.nanoseconds(sock.gettimeout())
-        burst, sent = self._begin(sock, frame, address, packetizer, advance, rate, timeout_ns)
-        if sent == _SEALED_ONLY:
-            progress = _sending.read_progress(sock)
-            try:
-                sent = _sending.Sending(burst._sealed, burst._ends, sock, address, rate).run(progress)
-            except OSError as error:
-                error.burst = burst  # type: ignore[attr-defined]
-                raise
-        return SentFrame(burst, sent)
+        burst, progress = self._begin(sock, frame, address, packetizer, advance, rate, waits=True)
+        if progress.stop == lib.DV_STOP_DONE:
+            return SentFrame(burst, progress.sent)
+        sending = _sending.Sending(burst._sealed, burst._ends, sock, address, rate)
+        try:
+            return SentFrame(burst, sending.run(progress))
+        except OSError as error:
+            error.burst = burst  # type: ignore[attr-defined]
+            raise
 
     async def send_frame_async(
         self,
@@ -349,16 +348,15 @@ class RtpStream:
 
         from dvcrypto import _waiting
 
-        burst, sent = self._begin(sock, frame, address, packetizer, advance, rate, 0, sleeps=False)
-        if sent == _SEALED_ONLY:
-            progress = _sending.read_progress(sock)
-            sending = _sending.Sending(burst._sealed, burst._ends, sock, address, rate)
-            try:
-                sent = _sending.sent_by(await _waiting.send(sending, progress))
-            except (OSError, CancelledError) as error:
-                error.burst = burst  # type: ignore[union-attr]
-                raise
-        return SentFrame(burst, sent)
+        burst, progress = self._begin(sock, frame, address, packetizer, advance, rate, waits=False)
+        if progress.stop == lib.DV_STOP_DONE:
+            return SentFrame(burst, progress.sent)
+        sending = _sending.Sending(burst._sealed, burst._ends, sock, address, rate)
+        try:
+            return SentFrame(burst, _sending.sent_by(await _waiting.send(sending, progress)))
+        except (OSError, CancelledError) as error:
+            error.burst = burst  # type: ignore[union-attr]
+            raise
 
     def _begin(
         self,
@@ -368,13 +366,13 @@ class RtpStream:
         packetizer: Packetizer | str | None,
         advance: int,
         rate: float | None,
-        timeout_ns: int,
         *,
-        sleeps: bool = True,
-    ) -> tuple[Burst, int]:
-        """Seal a frame, and send it in the same native call: how many packets left, or _SEALED_ONLY."""
+        waits: bool,
+    ) -> tuple[Burst, _sending.Progress]:
+        """Seal a frame, and send it in the same native call, as far as that comes."""
         data = buffers.read("frame", frame)
         step = buffers.integer("advance", advance, 0, 0xFFFF_FFFF)
+        number = _sending.descriptor(sock)
         native = None if address is None else _sending.native_address(sock, address)
         pace = 0.0 if rate is None else _sending.native_rate(rate)
         sealed: list[bytes] = []
@@ -384,17 +382,17 @@ class RtpStream:
             native_packetizer(packetizer),
             id(data),
             step,
-            _sending.descriptor(sock),
+            number,
             0 if native is None else id(native),
-            timeout_ns,
+            _sending.nanoseconds(sock.gettimeout()) if waits else 0,
             _sending.method_of(sock),
             pace,
-            sleeps,
+            waits,
             id(sealed),
         )
         if sent < _SEALED_ONLY:
             self._raise(_NOT_SEALED - sent)
-        return Burst(*sealed), sent
+        return Burst(*sealed[:2]), _sending.read_progress(sock, sent, sealed)
 
     def _seal(self, packetizer: int, frame: bytes, advance: int, *, marker: bool) -> list[bytes]:
         """The sealed packets in one, and where each ends."""
