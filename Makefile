@@ -8,6 +8,7 @@ CSRC := $(wildcard csrc/*.c)
 HEADERS := $(wildcard csrc/*.h csrc/tests/*.h)
 CTESTS := $(wildcard csrc/tests/*.c)
 CFLAGS ?= -O2 -g
+CTESTS_IN_FRONT := -include csrc/tests/faulty.h
 WARNINGS := -std=c11 -Wall -Wextra -Werror -Wpedantic
 NATIVE := $(CSRC) $(wildcard csrc/*.h) csrc/native.map dvcrypto/_build_native.py dvcrypto/_native_python.h
 PACKAGING := pyproject.toml setup.py MANIFEST.in
@@ -79,7 +80,7 @@ build/.system: scripts/install_system_packages.sh
 	@mkdir -p build && touch $@
 
 build/test_csrc: $(CSRC) $(CTESTS) $(HEADERS) Makefile build/.system build/.prefix
-	@$(CC) $(WARNINGS) $(CFLAGS) -Icsrc $(LIB_CFLAGS) $(CSRC) $(CTESTS) $(LIB_LDLIBS) -pthread -o $@
+	@$(CC) $(WARNINGS) $(CFLAGS) $(CTESTS_IN_FRONT) -Icsrc $(LIB_CFLAGS) $(CSRC) $(CTESTS) $(LIB_LDLIBS) -pthread -o $@
 
 build/bench_engines: $(CSRC) $(HEADERS) benchmarks/engines.c build/.system build/.prefix
 	@$(CC) $(WARNINGS) -O2 -Icsrc $(LIB_CFLAGS) $(CSRC) benchmarks/engines.c $(LIB_LDLIBS) -pthread -o $@

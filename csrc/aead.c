@@ -112,20 +112,34 @@ static dv_result ready(dv_aead *aead, dv_direction direction, const dv_message *
 
 static bool seal(dv_aead *aead, const dv_message *plain, uint8_t *out)
 {
-    if (by_engines(aead, plain))
-        return dv_cipher_seal(aead->ciphers[DV_SEAL], plain->nonce, plain->aad, plain->aad_len, plain->text,
-                              plain->text_len, out);
-    return dv_evp_seal(aead->contexts[DV_SEAL], NULL, plain->nonce, plain->aad, plain->aad_len, plain->text,
-                       plain->text_len, out);
+    bool sealed, marked;
+    if (by_engines(aead, plain)) {
+        sealed = dv_cipher_seal(aead->ciphers[DV_SEAL], plain->nonce, plain->aad, plain->aad_len, plain->text,
+                                plain->text_len, out);
+        dv_cipher_rest(aead->ciphers[DV_SEAL]);
+    } else {
+        marked = dv_evp_mark();
+        sealed = dv_evp_seal(aead->contexts[DV_SEAL], NULL, plain->nonce, plain->aad, plain->aad_len, plain->text,
+                             plain->text_len, out);
+        dv_evp_unmark(marked);
+    }
+    return sealed;
 }
 
 static bool open_(dv_aead *aead, const dv_message *sealed, size_t plain_len, uint8_t *out)
 {
-    if (by_engines(aead, sealed))
-        return dv_cipher_open(aead->ciphers[DV_OPEN], sealed->nonce, sealed->aad, sealed->aad_len, sealed->text,
-                              plain_len, out);
-    return dv_evp_open(aead->contexts[DV_OPEN], NULL, sealed->nonce, sealed->aad, sealed->aad_len, sealed->text,
-                       plain_len, out);
+    bool opened, marked;
+    if (by_engines(aead, sealed)) {
+        opened = dv_cipher_open(aead->ciphers[DV_OPEN], sealed->nonce, sealed->aad, sealed->aad_len, sealed->text,
+                                plain_len, out);
+        dv_cipher_rest(aead->ciphers[DV_OPEN]);
+    } else {
+        marked = dv_evp_mark();
+        opened = dv_evp_open(aead->contexts[DV_OPEN], NULL, sealed->nonce, sealed->aad, sealed->aad_len, sealed->text,
+                             plain_len, out);
+        dv_evp_unmark(marked);
+    }
+    return opened;
 }
 
 /* The text may be where the output is; nonce and associated data are read when some of the output may be there already. */

@@ -1,5 +1,6 @@
 #include "dispatch.h"
 
+#include "evp.h"
 #include "library.h"
 
 #include <sodium.h>
@@ -129,12 +130,17 @@ void dv_cipher_wipe(dv_cipher *cipher)
     sodium_memzero(cipher->keys, sizeof cipher->keys);
 }
 
-static const dv_range *range_for(const dv_cipher *cipher, size_t len)
+/* What serves this length, made ready to work. */
+static const dv_range *range_for(dv_cipher *cipher, size_t len)
 {
     const dv_range *r = cipher->choice.ranges;
     const dv_range *last = r + cipher->choice.count - 1;
     while (r < last && len >= r[1].from_len)
         r++;
+    if (r->engine->is_openssl && !cipher->at_work) {
+        cipher->marked = dv_evp_mark();
+        cipher->at_work = true;
+    }
     return r;
 }
 
@@ -150,4 +156,11 @@ bool dv_cipher_open(dv_cipher *cipher, const uint8_t *nonce, const uint8_t *aad,
 {
     const dv_range *r = range_for(cipher, sealed_len);
     return r->engine->open(&cipher->keys[r->key_index], nonce, aad, aad_len, sealed, sealed_len, out);
+}
+
+void dv_cipher_rest(dv_cipher *cipher)
+{
+    if (cipher->at_work)
+        dv_evp_unmark(cipher->marked);
+    cipher->at_work = false;
 }

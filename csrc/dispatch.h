@@ -26,6 +26,8 @@ typedef struct dv_choice {
 typedef struct dv_cipher {
     dv_choice choice;
     dv_engine_key keys[DV_RANGE_MAX]; /* by key_index */
+    bool at_work;                     /* dv_evp_mark was called, and returned marked */
+    bool marked;
 } dv_cipher;
 
 dv_result dv_cipher_init(dv_cipher *cipher, dv_mode mode, dv_direction direction, const uint8_t key[DV_KEY_LEN]);
@@ -36,6 +38,9 @@ bool dv_cipher_seal(dv_cipher *cipher, const uint8_t *nonce, const uint8_t *aad,
                     size_t plain_len, uint8_t *out);
 bool dv_cipher_open(dv_cipher *cipher, const uint8_t *nonce, const uint8_t *aad, size_t aad_len, const uint8_t *sealed,
                     size_t sealed_len, uint8_t *out);
+
+/* After the last packet of a call, on its thread: leaves OpenSSL's error queue as it was before the first. */
+void dv_cipher_rest(dv_cipher *cipher);
 
 /* The engine of this name, whether it can run or not; NULL where there is none. */
 const dv_engine *dv_engine_find(const char *name);

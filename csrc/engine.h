@@ -23,6 +23,9 @@ typedef struct dv_engine {
     const char *name;
     dv_mode mode;
 
+    /* Whether it is OpenSSL's, and to be called between dv_evp_mark and dv_evp_unmark. */
+    bool is_openssl;
+
     /* NULL where the engine can run on this CPU with the linked libraries, else the reason why not. */
     const char *(*unavailable)(void);
 

@@ -38,5 +38,5 @@ static void wipe(dv_engine_key *key)
 }
 
 const dv_engine dv_engine_openssl_aes256gcm = {
-    "openssl-aes256gcm", DV_MODE_AES256_GCM, unavailable, set_key, seal, open_, wipe,
+    "openssl-aes256gcm", DV_MODE_AES256_GCM, true, unavailable, set_key, seal, open_, wipe,
 };

@@ -71,5 +71,5 @@ static void wipe(dv_engine_key *key)
 }
 
 const dv_engine dv_engine_openssl_xchacha20poly1305 = {
-    "openssl-xchacha20poly1305", DV_MODE_XCHACHA20_POLY1305, unavailable, set_key, seal, open_, wipe,
+    "openssl-xchacha20poly1305", DV_MODE_XCHACHA20_POLY1305, true, unavailable, set_key, seal, open_, wipe,
 };

@@ -40,5 +40,5 @@ static void wipe(dv_engine_key *key)
 }
 
 const dv_engine dv_engine_sodium_aes256gcm = {
-    "sodium-aes256gcm", DV_MODE_AES256_GCM, unavailable, set_key, seal, open_, wipe,
+    "sodium-aes256gcm", DV_MODE_AES256_GCM, false, unavailable, set_key, seal, open_, wipe,
 };

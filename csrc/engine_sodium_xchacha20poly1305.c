@@ -36,5 +36,5 @@ static void wipe(dv_engine_key *key)
 }
 
 const dv_engine dv_engine_sodium_xchacha20poly1305 = {
-    "sodium-xchacha20poly1305", DV_MODE_XCHACHA20_POLY1305, unavailable, set_key, seal, open_, wipe,
+    "sodium-xchacha20poly1305", DV_MODE_XCHACHA20_POLY1305, false, unavailable, set_key, seal, open_, wipe,
 };

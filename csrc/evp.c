@@ -2,32 +2,59 @@
 
 #include <openssl/err.h>
 
+/*
+ * What fails leaves entries in the thread's error queue, which is the host's too: ours go, and the host's stay. A mark is set
+ * on the newest of the host's, and on nothing where there is none.
+ */
+bool dv_evp_mark(void)
+{
+    return ERR_set_mark();
+}
+
+void dv_evp_unmark(bool marked)
+{
+    if (marked)
+        ERR_pop_to_mark();
+}
+
+static bool settle(bool done)
+{
+    if (!done) {
+        ERR_pop_to_mark(); /* where there is none, all are ours */
+        ERR_set_mark();
+    }
+    return done;
+}
+
 const EVP_CIPHER *dv_evp_cipher(EVP_CIPHER **fetched, const char *name)
 {
     if (!*fetched) {
+        bool marked = dv_evp_mark();
         *fetched = EVP_CIPHER_fetch(NULL, name, NULL);
-        if (!*fetched)
-            ERR_clear_error();
+        settle(*fetched != NULL);
+        dv_evp_unmark(marked);
     }
     return *fetched;
 }
 
 EVP_CIPHER_CTX *dv_evp_new(const EVP_CIPHER *cipher, dv_direction direction, const uint8_t *key)
 {
+    bool marked = dv_evp_mark();
     EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
-    if (context && EVP_CipherInit_ex(context, cipher, NULL, key, NULL, direction == DV_SEAL))
-        return context;
-    EVP_CIPHER_CTX_free(context);
-    ERR_clear_error();
-    return NULL;
+    if (!settle(context && EVP_CipherInit_ex(context, cipher, NULL, key, NULL, direction == DV_SEAL))) {
+        EVP_CIPHER_CTX_free(context);
+        context = NULL;
+    }
+    dv_evp_unmark(marked);
+    return context;
 }
 
 bool dv_evp_set_iv_len(EVP_CIPHER_CTX *context, size_t iv_len)
 {
-    if (EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_IVLEN, (int)iv_len, NULL) > 0)
-        return true;
-    ERR_clear_error();
-    return false;
+    bool marked = dv_evp_mark();
+    bool set = settle(EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_IVLEN, (int)iv_len, NULL) > 0);
+    dv_evp_unmark(marked);
+    return set;
 }
 
 /* EVP takes int lengths: what is longer goes in pieces, each a multiple of every block. */
@@ -61,21 +88,15 @@ static bool finish(EVP_CIPHER_CTX *context)
 bool dv_evp_seal(EVP_CIPHER_CTX *context, const uint8_t *key, const uint8_t *iv, const uint8_t *aad, size_t aad_len,
                  const uint8_t *plain, size_t plain_len, uint8_t *out)
 {
-    if (start(context, key, iv, aad, aad_len) && update(context, plain, plain_len, out) && finish(context) &&
-        EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, DV_TAG_LEN, out + plain_len) > 0)
-        return true;
-    ERR_clear_error();
-    return false;
+    return settle(start(context, key, iv, aad, aad_len) && update(context, plain, plain_len, out) && finish(context) &&
+                  EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, DV_TAG_LEN, out + plain_len) > 0);
 }
 
 bool dv_evp_open(EVP_CIPHER_CTX *context, const uint8_t *key, const uint8_t *iv, const uint8_t *aad, size_t aad_len,
                  const uint8_t *sealed, size_t sealed_len, uint8_t *out)
 {
     /* The tag is set for every packet, always whole: EVP accepts tags of 1 byte, and keeps the last one. */
-    if (start(context, key, iv, aad, aad_len) &&
-        EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, DV_TAG_LEN, (void *)(sealed + sealed_len)) > 0 &&
-        update(context, sealed, sealed_len, out) && finish(context))
-        return true;
-    ERR_clear_error(); /* a wrong tag leaves an entry in the thread's error queue */
-    return false;
+    return settle(start(context, key, iv, aad, aad_len) &&
+                  EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, DV_TAG_LEN, (void *)(sealed + sealed_len)) > 0 &&
+                  update(context, sealed, sealed_len, out) && finish(context));
 }

@@ -6,6 +6,13 @@
 
 #include <openssl/evp.h>
 
+/*
+ * Around dv_evp_seal and dv_evp_open, on one thread: what they leave in its error queue goes, what the host has there stays. It
+ * costs a twentieth of a packet, and so is done once for many. The other calls see to it themselves.
+ */
+bool dv_evp_mark(void);
+void dv_evp_unmark(bool marked);
+
 /* The cipher of this name, fetched at the first call from any thread that holds no other; NULL where there is none. */
 const EVP_CIPHER *dv_evp_cipher(EVP_CIPHER **fetched, const char *name);
 

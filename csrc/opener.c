@@ -176,6 +176,7 @@ dv_result dv_opener_open_burst(dv_opener *opener, const uint8_t *const *packets,
             memset(opened, 0, count * sizeof *opened);
         }
     }
+    dv_cipher_rest(&opener->cipher);
     dv_leave(&opener->lock, host_state);
     return result;
 }

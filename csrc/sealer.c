@@ -151,6 +151,7 @@ dv_result dv_sealer_seal(dv_sealer *sealer, const uint8_t *header_bytes, size_t 
         dv_wipe(out, sealed_len);
         result = DV_ERROR_ENGINE;
     }
+    dv_cipher_rest(&sealer->cipher);
     dv_leave(&sealer->lock, host_state);
     return result;
 }
@@ -217,6 +218,7 @@ dv_result dv_sealer_seal_burst(dv_sealer *sealer, const uint8_t *const *packets,
         if (result != DV_DONE)
             dv_wipe(out, places.len);
     }
+    dv_cipher_rest(&sealer->cipher);
     dv_leave(&sealer->lock, host_state);
     return result;
 }
@@ -358,6 +360,7 @@ dv_result dv_sealer_seal_frame(dv_sealer *sealer, dv_stream *stream, size_t pack
         next.picture_id = (uint16_t)(chosen->has_picture_id ? (next.picture_id + 1) & 0x7fff : next.picture_id);
         *stream = next;
     }
+    dv_cipher_rest(&sealer->cipher);
     dv_leave(&sealer->lock, host_state);
     return result;
 }

@@ -93,7 +93,9 @@ def key_pointer(key: "Buffer | Sequence[int]") -> Any:
             if type(value) is not int or not 0 <= value <= 255:
                 message = f"key[{index}] is not an integer from 0 to 255"
                 raise ValueError(message)
-        return ffi.gc(ffi.new(f"uint8_t[{KEY_LEN}]", key), _wipe_key)
+        native = new_key()
+        native[0:KEY_LEN] = key
+        return native
     viewed = view("key", key)  # type: ignore[arg-type]
     if viewed.nbytes != KEY_LEN:
         message = f"key is {viewed.nbytes} bytes; it must be {KEY_LEN}"
@@ -101,8 +103,9 @@ def key_pointer(key: "Buffer | Sequence[int]") -> Any:
     return ffi.from_buffer("uint8_t[]", viewed)
 
 
-def _wipe_key(key: Any) -> None:
-    lib.dv_wipe(key, KEY_LEN)
+def new_key() -> Any:
+    """Room for a key in C, which is wiped when it is collected."""
+    return ffi.gc(ffi.new(f"uint8_t[{KEY_LEN}]"), lib.dv_python_wipe_key)
 
 
 def burst(packets: "Iterable[Buffer]") -> "tuple[Buffer, ...]":

@@ -8,11 +8,12 @@ from dvcrypto.modes import Mode
 class Keyed:
     """Holds a key in C until it is closed or collected."""
 
-    __slots__ = ("__weakref__", "_engine", "_mode", "_native")
+    __slots__ = ("__weakref__", "_engine", "_mode", "_native", "_owner")
 
     _engine: str
     _mode: Mode
     _native: Any
+    _owner: object
 
     @property
     def mode(self) -> Mode:

@@ -9,7 +9,7 @@ import _cffi_backend  # type: ignore[import-untyped,unused-ignore]  # noqa: F401
 from dvcrypto._native import ffi, lib
 from dvcrypto.errors import EngineUnavailable
 
-__all__ = ["ffi", "lib"]
+__all__ = ["ffi", "lib", "owned"]
 
 ENGINE_VARIABLE: Final = "DVCRYPTO_ENGINE"
 
@@ -22,6 +22,11 @@ LONG_WORK_LEN: Final = 32768
 def text(native: Any) -> str:
     """A C string as str."""
     return bytes(ffi.string(native)).decode()
+
+
+def owned(kind: str, owner: object) -> Any:
+    """The ``dv_sealer`` or other thing of C's that is there as long as its owner."""
+    return ffi.cast(f"{kind} *", lib.dv_python_owned(id(owner)))
 
 
 def engine_descriptions() -> list[tuple[str, int, str | None, list[tuple[int, int | None]]]]:

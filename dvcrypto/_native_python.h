@@ -6,8 +6,8 @@
  *
  * Arguments and results are Python objects named by their id(): cffi has no cheaper way to hand over many objects than an
  * ffi.from_buffer for each, which costs more than sealing a packet, and none to return an object. The caller holds what it
- * names until the call returns. A burst is a tuple of bytes-like objects; results are appended to a list, as bytes objects
- * that were written before anyone else could see them.
+ * names until the call returns. A burst is a tuple of bytes-like objects. Results are bytes objects, appended to a list that
+ * nobody else has before they are written: where memory is short, no nonce is used yet and no window has moved.
  */
 #include "dvcrypto.h"
 
@@ -41,6 +41,93 @@ static void enter_python(void *thread_state)
 static void dv_python_host(size_t long_work_len)
 {
     dv_set_host(leave_python, enter_python, long_work_len);
+}
+
+/* What cffi calls when the key's object is collected: with one argument, as more want memory for a tuple. */
+static void dv_python_wipe_key(uint8_t *key)
+{
+    dv_wipe(key, DV_KEY_LEN);
+}
+
+/*
+ * What owns a thing of C's is a capsule, which frees it, and wipes its key, when nothing refers to it any more. An object of
+ * ffi.gc does so earlier: in a ring of garbage it is finalized in any order, and others' __del__ may still use the thing.
+ */
+static void free_sealer(PyObject *capsule)
+{
+    dv_sealer_free(PyCapsule_GetPointer(capsule, NULL));
+}
+
+static void free_opener(PyObject *capsule)
+{
+    dv_opener_free(PyCapsule_GetPointer(capsule, NULL));
+}
+
+static void free_aead(PyObject *capsule)
+{
+    dv_aead_free(PyCapsule_GetPointer(capsule, NULL));
+}
+
+static void free_receiver(PyObject *capsule)
+{
+    dv_receiver_free(PyCapsule_GetPointer(capsule, NULL));
+}
+
+/* Append a capsule that owns nothing yet: it is there before what it will own is, which so is never left behind. */
+static PyObject *append_owner(uintptr_t list_id)
+{
+    static char nothing;
+    PyObject *owner = PyCapsule_New(&nothing, NULL, NULL);
+    if (!owner || PyList_Append((PyObject *)list_id, owner) < 0) {
+        PyErr_Clear();
+        Py_XDECREF(owner);
+        return NULL;
+    }
+    Py_DECREF(owner); /* the list holds it */
+    return owner;
+}
+
+static void own(PyObject *owner, void *made, PyCapsule_Destructor destructor)
+{
+    PyCapsule_SetPointer(owner, made);
+    PyCapsule_SetDestructor(owner, destructor);
+}
+
+/* What the capsule owns. */
+static void *dv_python_owned(uintptr_t owner_id)
+{
+    return PyCapsule_GetPointer((PyObject *)owner_id, NULL);
+}
+
+/* Append what owns a new sealer; and so on. */
+static int dv_python_sealer(int mode, const uint8_t *key, uint32_t first_nonce, int big_endian, uintptr_t list_id)
+{
+    dv_sealer *made;
+    PyObject *owner = append_owner(list_id);
+    dv_result result = owner ? dv_sealer_new(&made, mode, key, first_nonce, big_endian) : DV_ERROR_MEMORY;
+    if (result == DV_DONE)
+        own(owner, made, free_sealer);
+    return result;
+}
+
+static int dv_python_opener(int mode, const uint8_t *key, uint32_t replay_window, uintptr_t list_id)
+{
+    dv_opener *made;
+    PyObject *owner = append_owner(list_id);
+    dv_result result = owner ? dv_opener_new(&made, mode, key, replay_window) : DV_ERROR_MEMORY;
+    if (result == DV_DONE)
+        own(owner, made, free_opener);
+    return result;
+}
+
+static int dv_python_receiver(size_t slot_len, size_t slot_count, size_t packet_max_len, uintptr_t list_id)
+{
+    PyObject *owner = append_owner(list_id);
+    dv_receiver *made = owner ? dv_receiver_new(slot_len, slot_count, packet_max_len) : NULL;
+    if (!made)
+        return DV_ERROR_MEMORY;
+    own(owner, made, free_receiver);
+    return DV_DONE;
 }
 
 static THREAD_LOCAL dv_refusal last_refusal;
@@ -145,89 +232,73 @@ static dv_result gather(uintptr_t tuple_id, gathered *burst)
     return DV_DONE;
 }
 
-/* A bytes object that nobody else has seen, to be written through the pointer. NULL, without an exception, where there is no
- * memory for it. */
-static PyObject *new_bytes(size_t len, uint8_t **written)
+/* Append a bytes object, and return where it is to be written; NULL, without an exception, where there is no memory for it. */
+static uint8_t *append_new(uintptr_t list_id, size_t len)
 {
     PyObject *made = len > PY_SSIZE_T_MAX ? NULL : PyBytes_FromStringAndSize(NULL, (Py_ssize_t)len);
-    if (made)
-        *written = (uint8_t *)PyBytes_AsString(made);
-    else
+    if (!made || PyList_Append((PyObject *)list_id, made) < 0) {
         PyErr_Clear();
-    return made;
-}
-
-/* Append the object, which is given up in any case. */
-static dv_result give(uintptr_t list_id, PyObject *object)
-{
-    int failed = PyList_Append((PyObject *)list_id, object);
-    Py_DECREF(object);
-    if (!failed)
-        return DV_DONE;
-    PyErr_Clear();
-    return DV_ERROR_MEMORY;
+        Py_XDECREF(made);
+        return NULL;
+    }
+    Py_DECREF(made); /* the list holds it */
+    return (uint8_t *)PyBytes_AsString(made);
 }
 
 /* Append where the result of each packet ends, as size_t, when results are extra_len longer than their packets. */
-static dv_result give_ends(const gathered *burst, size_t extra_len, uintptr_t list_id)
+static dv_result append_ends(const gathered *burst, size_t extra_len, uintptr_t list_id)
 {
-    uint8_t *written;
     size_t end = 0;
-    PyObject *ends = new_bytes(burst->count * sizeof end, &written);
+    uint8_t *ends = append_new(list_id, burst->count * sizeof end);
     if (!ends)
         return DV_ERROR_MEMORY;
     for (size_t i = 0; i < burst->count; i++) {
         end += burst->packet_lens[i] + extra_len;
-        memcpy(written + i * sizeof end, &end, sizeof end);
+        memcpy(ends + i * sizeof end, &end, sizeof end);
     }
-    return give(list_id, ends);
+    return DV_DONE;
 }
 
 /* Append the sealed packet. DV_ERROR_ARGUMENT where header or payload is not exactly bytes. */
 static int dv_python_seal(dv_sealer *sealer, uintptr_t header_id, uintptr_t payload_id, uintptr_t list_id)
 {
     PyObject *header = (PyObject *)header_id, *payload = (PyObject *)payload_id;
-    uint8_t *out;
     if (!PyBytes_CheckExact(header) || !PyBytes_CheckExact(payload))
         return DV_ERROR_ARGUMENT;
     size_t header_len = (size_t)PyBytes_Size(header), payload_len = (size_t)PyBytes_Size(payload);
     size_t sealed_len = header_len + payload_len + DV_OVERHEAD_LEN;
-    PyObject *sealed = new_bytes(sealed_len, &out);
-    if (!sealed)
+    uint8_t *out = append_new(list_id, sealed_len);
+    if (!out)
         return DV_ERROR_MEMORY;
-    dv_result result =
-        dv_sealer_seal(sealer, (const uint8_t *)PyBytes_AsString(header), header_len,
-                       (const uint8_t *)PyBytes_AsString(payload), payload_len, out, sealed_len, &last_refusal);
-    if (result == DV_DONE)
-        return give(list_id, sealed);
-    Py_DECREF(sealed);
-    return result;
+    return dv_sealer_seal(sealer, (const uint8_t *)PyBytes_AsString(header), header_len,
+                          (const uint8_t *)PyBytes_AsString(payload), payload_len, out, sealed_len, &last_refusal);
+}
+
+static dv_result seal_burst(dv_sealer *sealer, const gathered *burst, uint8_t *out, size_t out_capacity)
+{
+    return dv_sealer_seal_burst(sealer, burst->packets, burst->packet_lens, burst->count, out, out_capacity,
+                                &last_refusal);
 }
 
 static dv_result seal_new(dv_sealer *sealer, const gathered *burst, uintptr_t list_id)
 {
-    uint8_t *out;
     size_t sealed_len = burst->total + burst->count * DV_OVERHEAD_LEN;
-    PyObject *sealed = new_bytes(sealed_len, &out);
-    if (!sealed)
+    uint8_t *out = append_new(list_id, sealed_len);
+    if (!out || append_ends(burst, DV_OVERHEAD_LEN, list_id) != DV_DONE)
         return DV_ERROR_MEMORY;
-    dv_result result =
-        dv_sealer_seal_burst(sealer, burst->packets, burst->packet_lens, burst->count, out, sealed_len, &last_refusal);
-    if (result == DV_DONE)
-        return give(list_id, sealed);
-    Py_DECREF(sealed);
-    return result;
+    return seal_burst(sealer, burst, out, sealed_len);
 }
 
-static dv_result seal_into(dv_sealer *sealer, const gathered *burst, PyObject *target)
+static dv_result seal_into(dv_sealer *sealer, const gathered *burst, PyObject *target, uintptr_t list_id)
 {
     Py_buffer out;
+    if (append_ends(burst, DV_OVERHEAD_LEN, list_id) != DV_DONE)
+        return DV_ERROR_MEMORY;
     if (PyObject_GetBuffer(target, &out, PyBUF_WRITABLE) < 0) {
         PyErr_Clear();
         return DV_ERROR_ARGUMENT;
     }
-    dv_result result = dv_sealer_seal_burst(sealer, burst->packets, burst->packet_lens, burst->count, out.buf,
-                                            (size_t)out.len, &last_refusal);
+    dv_result result = seal_burst(sealer, burst, out.buf, (size_t)out.len);
     PyBuffer_Release(&out);
     return result;
 }
@@ -240,12 +311,9 @@ static int dv_python_seal_burst(dv_sealer *sealer, uintptr_t tuple_id, uintptr_t
 {
     gathered burst;
     dv_result result = gather(tuple_id, &burst);
-    if (result == DV_DONE && target_id)
-        result = seal_into(sealer, &burst, (PyObject *)target_id);
-    else if (result == DV_DONE)
-        result = seal_new(sealer, &burst, list_id);
     if (result == DV_DONE)
-        result = give_ends(&burst, DV_OVERHEAD_LEN, list_id);
+        result =
+            target_id ? seal_into(sealer, &burst, (PyObject *)target_id, list_id) : seal_new(sealer, &burst, list_id);
     release(&burst);
     return result;
 }
@@ -257,86 +325,53 @@ static int dv_python_seal_frame(dv_sealer *sealer, dv_stream *stream, size_t pac
     PyObject *frame = (PyObject *)frame_id;
     const uint8_t *bytes = (const uint8_t *)PyBytes_AsString(frame);
     size_t frame_len = (size_t)PyBytes_Size(frame);
-    uint8_t *out, *ends = NULL;
     dv_plan plan;
     dv_result result = dv_stream_plan(stream, packetizer, bytes, frame_len, &plan, &last_refusal);
     if (result != DV_DONE)
         return result;
-    PyObject *sealed = new_bytes(plan.sealed_len, &out);
-    PyObject *ends_object = sealed ? new_bytes(plan.packet_count * sizeof(size_t), &ends) : NULL;
-    if (ends_object)
-        result = dv_sealer_seal_frame(sealer, stream, packetizer, &plan, bytes, frame_len, marker, advance, out,
-                                      plan.sealed_len, (size_t *)ends, &last_refusal);
-    else
-        result = DV_ERROR_MEMORY;
-    if (result != DV_DONE) {
-        Py_XDECREF(sealed);
-        Py_XDECREF(ends_object);
-        return result;
-    }
-    result = give(list_id, sealed);
-    if (result == DV_DONE)
-        return give(list_id, ends_object);
-    Py_DECREF(ends_object);
-    return result;
+    uint8_t *out = append_new(list_id, plan.sealed_len);
+    uint8_t *ends = out ? append_new(list_id, plan.packet_count * sizeof(size_t)) : NULL;
+    if (!ends)
+        return DV_ERROR_MEMORY;
+    return dv_sealer_seal_frame(sealer, stream, packetizer, &plan, bytes, frame_len, marker, advance, out,
+                                plan.sealed_len, (size_t *)(void *)ends, &last_refusal);
 }
 
 /* Append the packet's place in the output, and its dv_opened. DV_ERROR_ARGUMENT where it is not exactly bytes. */
 static int dv_python_open(dv_opener *opener, uintptr_t packet_id, uintptr_t list_id)
 {
     PyObject *packet = (PyObject *)packet_id;
-    uint8_t *out, *described;
-    dv_opened opened;
     if (!PyBytes_CheckExact(packet))
         return DV_ERROR_ARGUMENT;
     const uint8_t *bytes = (const uint8_t *)PyBytes_AsString(packet);
     size_t packet_len = (size_t)PyBytes_Size(packet);
-    PyObject *plain = new_bytes(packet_len, &out);
-    if (!plain)
+    uint8_t *out = append_new(list_id, packet_len);
+    uint8_t *opened = out ? append_new(list_id, sizeof(dv_opened)) : NULL;
+    if (!opened)
         return DV_ERROR_MEMORY;
-    dv_result result = dv_opener_open_burst(opener, &bytes, &packet_len, 1, out, packet_len, &opened);
-    if (result != DV_DONE) {
-        Py_DECREF(plain);
-        return result;
-    }
-    result = give(list_id, plain);
-    PyObject *description = new_bytes(sizeof opened, &described);
-    if (result != DV_DONE || !description) {
-        Py_XDECREF(description);
+    return dv_opener_open_burst(opener, &bytes, &packet_len, 1, out, packet_len, (dv_opened *)(void *)opened);
+}
+
+static dv_result open_new(dv_opener *opener, gathered *burst, uintptr_t list_id)
+{
+    uint8_t *out = append_new(list_id, burst->total);
+    if (!out || append_ends(burst, 0, list_id) != DV_DONE)
         return DV_ERROR_MEMORY;
-    }
-    memcpy(described, &opened, sizeof opened);
-    return give(list_id, description);
+    uint8_t *opened = append_new(list_id, burst->count * sizeof(dv_opened));
+    if (!opened)
+        return DV_ERROR_MEMORY;
+    settle(burst, out);
+    return dv_opener_open_burst(opener, burst->packets, burst->packet_lens, burst->count, out, burst->total,
+                                (dv_opened *)(void *)opened);
 }
 
 /* Append the packets' places in the output, one behind the other, where each ends, and the dv_opened of all. */
 static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t list_id)
 {
     gathered burst;
-    uint8_t *out = NULL, *opened = NULL;
-    PyObject *plain = NULL, *descriptions = NULL;
     dv_result result = gather(tuple_id, &burst);
-    if (result == DV_DONE) {
-        plain = new_bytes(burst.total, &out);
-        descriptions = new_bytes(burst.count * sizeof(dv_opened), &opened);
-        if (plain)
-            settle(&burst, out);
-        result = plain && descriptions ? dv_opener_open_burst(opener, burst.packets, burst.packet_lens, burst.count,
-                                                              out, burst.total, (dv_opened *)opened)
-                                       : DV_ERROR_MEMORY;
-    }
-    if (result == DV_DONE) {
-        Py_INCREF(plain);
-        result = give(list_id, plain);
-    }
     if (result == DV_DONE)
-        result = give_ends(&burst, 0, list_id);
-    if (result == DV_DONE) {
-        Py_INCREF(descriptions);
-        result = give(list_id, descriptions);
-    }
-    Py_XDECREF(plain);
-    Py_XDECREF(descriptions);
+        result = open_new(opener, &burst, list_id);
     release(&burst);
     return result;
 }
@@ -361,7 +396,6 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
 {
     PyObject *address = (PyObject *)address_id, *ends = (PyObject *)ends_id;
     Py_buffer packets;
-    uint8_t *written;
     dv_sending sending = {0};
     if (!PyBytes_CheckExact(ends) || !hold((PyObject *)sealed_id, &packets))
         return -2;
@@ -386,12 +420,11 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
         return -2;
     if (sending.stop == DV_STOP_DONE && sending.method == method)
         return (int64_t)sending.sent;
-    PyObject *told = new_bytes(sizeof sending, &written);
+    uint8_t *told = append_new(list_id, sizeof sending);
     if (!told)
         return -2 - DV_ERROR_MEMORY;
-    memcpy(written, &sending, sizeof sending);
-    result = give(list_id, told);
-    return result == DV_DONE ? -1 : -2 - (int64_t)result;
+    memcpy(told, &sending, sizeof sending);
+    return -1;
 }
 
 /*
@@ -418,32 +451,17 @@ static int dv_python_receive(dv_receiver *receiver, dv_opener *opener, intptr_t 
                              uintptr_t list_id)
 {
     dv_batch batch;
-    uint8_t *out = NULL, *written[3];
     dv_receiver_take(receiver, socket, method, packet_max, &batch);
     if (batch.count == 0)
         return -batch.error;
-    const size_t lens[3] = {batch.count * sizeof(size_t), batch.count * sizeof(dv_opened),
+    const size_t lens[4] = {batch.len, batch.count * sizeof(size_t), batch.count * sizeof(dv_opened),
                             batch.count * sizeof(dv_arrival)};
-    PyObject *plain = new_bytes(batch.len, &out), *parts[3] = {NULL, NULL, NULL};
-    dv_result result = plain ? DV_DONE : DV_ERROR_MEMORY;
-    for (int i = 0; i < 3 && result == DV_DONE; i++)
-        if (!(parts[i] = new_bytes(lens[i], &written[i])))
-            result = DV_ERROR_MEMORY;
-    if (result == DV_DONE)
-        result = dv_receiver_open(receiver, opener, out, batch.len, (size_t *)(void *)written[0],
-                                  (dv_opened *)(void *)written[1], (dv_arrival *)(void *)written[2]);
-    if (result == DV_DONE) {
-        Py_INCREF(plain);
-        result = give(list_id, plain);
-    }
-    for (int i = 0; i < 3 && result == DV_DONE; i++) {
-        Py_INCREF(parts[i]);
-        result = give(list_id, parts[i]);
-    }
-    Py_XDECREF(plain);
-    for (int i = 0; i < 3; i++)
-        Py_XDECREF(parts[i]);
-    return result;
+    uint8_t *written[4];
+    for (int i = 0; i < 4; i++)
+        if (!(written[i] = append_new(list_id, lens[i])))
+            return DV_ERROR_MEMORY;
+    return dv_receiver_open(receiver, opener, written[0], batch.len, (size_t *)(void *)written[1],
+                            (dv_opened *)(void *)written[2], (dv_arrival *)(void *)written[3]);
 }
 
 /* A contiguous buffer of native unsigned bytes, held until it is released. 0 where the object is none; no exception is left. */
@@ -482,16 +500,21 @@ static PyObject *settled(PyObject *object)
     return copy;
 }
 
-/* A key that the caller frees; NULL where it is not bytes-like, has a length that the mode has not, or without memory. */
-static dv_aead *dv_python_aead(int mode, uintptr_t key_id)
+/* Append what owns a new aead. DV_ERROR_ARGUMENT where the key is not bytes-like, or has a length that the mode has not. */
+static int dv_python_aead(int mode, uintptr_t key_id, uintptr_t list_id)
 {
-    dv_aead *aead = NULL;
     Py_buffer key;
-    if (hold_octets((PyObject *)key_id, 0, &key)) {
-        dv_aead_new(&aead, mode, key.buf, (size_t)key.len);
-        PyBuffer_Release(&key);
-    }
-    return aead;
+    dv_aead *made;
+    PyObject *owner = append_owner(list_id);
+    if (!owner)
+        return DV_ERROR_MEMORY;
+    if (!hold_octets((PyObject *)key_id, 0, &key))
+        return DV_ERROR_ARGUMENT;
+    dv_result result = dv_aead_new(&made, mode, key.buf, (size_t)key.len);
+    PyBuffer_Release(&key);
+    if (result == DV_DONE)
+        own(owner, made, free_aead);
+    return result;
 }
 
 /* One of dv_aead_seal and dv_aead_open, and how much longer than its text the result is. */
@@ -514,15 +537,8 @@ static dv_result work_into(const aead_work *work, dv_aead *aead, const dv_messag
 static dv_result work_new(const aead_work *work, dv_aead *aead, const dv_message *message, size_t out_len,
                           uintptr_t list_id)
 {
-    uint8_t *out;
-    PyObject *made = new_bytes(out_len, &out);
-    if (!made)
-        return DV_ERROR_MEMORY;
-    dv_result result = work->call(aead, message, out, out_len);
-    if (result == DV_DONE)
-        return give(list_id, made);
-    Py_DECREF(made);
-    return result;
+    uint8_t *out = append_new(list_id, out_len);
+    return out ? work->call(aead, message, out, out_len) : DV_ERROR_MEMORY;
 }
 
 /*

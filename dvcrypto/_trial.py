@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dvcrypto import _buffers as buffers
-from dvcrypto._library import ffi, lib
+from dvcrypto._library import ffi, lib, owned
+from dvcrypto._tracebacks import keyless
 from dvcrypto.modes import Mode
 
 if TYPE_CHECKING:
@@ -28,16 +29,18 @@ class Cipher(enum.Enum):
 class Trial:
     """Holds a key, in C, until it is collected."""
 
+    @keyless
     def __init__(self, key: "Buffer | Sequence[int]") -> None:
         """The key is as Sealer's."""
-        self._key = ffi.gc(ffi.new("uint8_t[]", buffers.KEY_LEN), _wipe)
+        self._key = buffers.new_key()
         ffi.memmove(self._key, buffers.key_pointer(key), buffers.KEY_LEN)
+        self._owners: list[object] = []
         self._aeads: dict[Cipher, Any] = {}
+        held = ffi.buffer(self._key)
         for mode in Mode:
-            aead = ffi.new("dv_aead **")
-            if lib.dv_aead_new(aead, mode.native, self._key, buffers.KEY_LEN) != lib.DV_DONE:
+            if lib.dv_python_aead(mode.native, id(held), id(self._owners)) != lib.DV_DONE:
                 raise MemoryError
-            self._aeads[Cipher[mode.name]] = ffi.gc(aead[0], lib.dv_aead_free)
+            self._aeads[Cipher[mode.name]] = owned("dv_aead", self._owners[-1])
 
     def opens(self, cipher: Cipher, nonce: bytes, aad: bytes, sealed: bytes) -> bool:
         """Whether a message opens. Nothing of it gets out."""
@@ -45,7 +48,10 @@ class Trial:
             return False
         if cipher in self._aeads:
             opened: list[bytes] = []
-            return not lib.dv_python_aead_open(self._aeads[cipher], id(nonce), id(sealed), id(aad), 0, id(opened))
+            result = lib.dv_python_aead_open(self._aeads[cipher], id(nonce), id(sealed), id(aad), 0, id(opened))
+            if result not in (lib.DV_DONE, lib.DV_ERROR_TAG):
+                raise MemoryError
+            return bool(result == lib.DV_DONE)
         out = ffi.new("uint8_t[]", len(sealed))
         if cipher is Cipher.CHACHA20_POLY1305:
             return bool(lib.dv_legacy_open_chacha20poly1305(self._key, nonce, aad, len(aad), sealed, len(sealed), out))
@@ -57,7 +63,3 @@ class Trial:
         if lib.dv_python_aead_seal(self._aeads[cipher], id(nonce), id(text), id(aad), 0, id(sealed)):
             raise MemoryError
         return sealed[0][:length]
-
-
-def _wipe(key: Any) -> None:
-    lib.dv_wipe(key, buffers.KEY_LEN)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dvcrypto import _buffers as buffers
+from dvcrypto._tracebacks import keyless
 from dvcrypto._trial import Cipher, Trial
 from dvcrypto.modes import Mode, as_mode
 from dvcrypto.opening import OpenedPacket, Opener, Status
@@ -141,6 +142,7 @@ class _Attempt(NamedTuple):
     cipher: Cipher
 
 
+@keyless
 def diagnose(packet: "Buffer", key: "Buffer | Sequence[int]", *, mode: Mode | str | None = None) -> Diagnosis:
     """Say what a sealed packet is, whether it opens under this key, and if not, which mistake its sender made.
 
@@ -158,6 +160,7 @@ def diagnose(packet: "Buffer", key: "Buffer | Sequence[int]", *, mode: Mode | st
 class Diagnoser:
     """Diagnoses many packets under one key: see ``diagnose``."""
 
+    @keyless
     def __init__(self, key: "Buffer | Sequence[int]", *, mode: Mode | str | None = None) -> None:
         """As ``diagnose``."""
         self._asked = None if mode is None else as_mode("mode", mode)

@@ -9,7 +9,8 @@ from dvcrypto import _buffers as buffers
 from dvcrypto._arrivals import ARRIVAL_LEN, Address, read_address, read_time
 from dvcrypto._faults import sentence
 from dvcrypto._keyed import Keyed
-from dvcrypto._library import ffi, lib
+from dvcrypto._library import ffi, lib, owned
+from dvcrypto._tracebacks import keyless
 from dvcrypto.errors import AuthenticationFailed, Malformed, OpenError, Replayed, Truncated
 from dvcrypto.modes import Mode, as_mode, serving
 from dvcrypto.rtp import RtcpHeader, RtpExtension, RtpHeader
@@ -291,16 +292,18 @@ class Opener(Keyed):
 
     __slots__ = ()
 
+    @keyless
     def __init__(self, mode: Mode | str, key: "Buffer | Sequence[int]", *, replay_window: int = 0) -> None:
         """See the class."""
         buffers.once(self, "_native")
         self._mode = as_mode("mode", mode)
         window = buffers.integer("replay_window", replay_window, 0, lib.DV_REPLAY_WINDOW_MAX)
-        native = ffi.new("dv_opener **")
-        result = lib.dv_opener_new(native, self._mode.native, buffers.key_pointer(key), window)
+        made: list[object] = []
+        result = lib.dv_python_opener(self._mode.native, buffers.key_pointer(key), window, id(made))
         if result != lib.DV_DONE:
             raise_for(result)
-        self._native = ffi.gc(native[0], lib.dv_opener_free)
+        self._owner = made[0]
+        self._native = owned("dv_opener", self._owner)
         self._engine = serving(self._mode)
 
     def open(self, packet: "Buffer") -> OpenedPacket:
@@ -313,7 +316,7 @@ class Opener(Keyed):
         result = _open(self._native, id(packet), id(opened))
         if result:
             if result == lib.DV_ERROR_ARGUMENT:
-                return self.open(_read_packet(packet))
+                return self.open(buffers.view("packet", packet).tobytes())
             raise_for(result)
         plain, described = opened
         if described[_FAULT_AT]:
@@ -357,14 +360,6 @@ class Opener(Keyed):
     def __repr__(self) -> str:
         """Mode and engine; never the key."""
         return f"<dvcrypto.Opener {self._mode}, {self._engine}>"
-
-
-def _read_packet(packet: "Buffer") -> bytes:
-    viewed = buffers.view("packet", packet)
-    if viewed.nbytes > buffers.PACKET_MAX_LEN:  # not copied first, however long it is
-        message = f"packet is {viewed.nbytes} bytes; it may have at most {buffers.PACKET_MAX_LEN}"
-        raise Malformed(message)
-    return viewed.tobytes()
 
 
 def raise_for(result: int) -> NoReturn:

@@ -8,7 +8,8 @@ from dvcrypto import _sending
 from dvcrypto._arrivals import Address
 from dvcrypto._faults import sentence
 from dvcrypto._keyed import Keyed
-from dvcrypto._library import ffi, lib
+from dvcrypto._library import ffi, lib, owned
+from dvcrypto._tracebacks import keyless
 from dvcrypto.bursts import Burst
 from dvcrypto.errors import NonceExhausted, SealerClosed, SealerForked, SealError
 from dvcrypto.modes import Mode, as_mode, serving
@@ -57,8 +58,8 @@ class Sealer(Keyed):
 
     ``mode`` is a Mode or its name. ``key`` is 32 bytes, or the list of 32 integers of Discord's session description;
     it is copied into C at once. ``first_nonce`` is where the 32-bit counter starts and ``byteorder`` how it is
-    written; the defaults are the official client's, which keep clear of a peer that counts up from 0 under the same
-    key.
+    written; the defaults are the official client's, which keep clear of a peer that counts little-endian from 0 under
+    the same key.
 
     Threads may share a sealer. It cannot be copied or pickled, and refuses to seal in a forked child. ``close()``,
     the end of a ``with`` block and collection wipe the key.
@@ -74,6 +75,7 @@ class Sealer(Keyed):
 
     __slots__ = ()
 
+    @keyless
     def __init__(
         self,
         mode: Mode | str,
@@ -89,11 +91,12 @@ class Sealer(Keyed):
             message = f"byteorder is {byteorder!r}; it must be 'little' or 'big'"
             raise ValueError(message)
         first = buffers.integer("first_nonce", first_nonce, 0, 0xFFFF_FFFF)
-        native = ffi.new("dv_sealer **")
-        result = lib.dv_sealer_new(native, self._mode.native, buffers.key_pointer(key), first, byteorder == "big")
+        pointer, made = buffers.key_pointer(key), list[object]()
+        result = lib.dv_python_sealer(self._mode.native, pointer, first, byteorder == "big", id(made))
         if result != lib.DV_DONE:
             _raise(result)
-        self._native = ffi.gc(native[0], lib.dv_sealer_free)
+        self._owner = made[0]
+        self._native = owned("dv_sealer", self._owner)
         self._engine = serving(self._mode)
 
     def seal(self, header: "Buffer", payload: "Buffer") -> bytes:

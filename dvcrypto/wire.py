@@ -8,7 +8,7 @@ from _thread import RLock
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from dvcrypto import _buffers as buffers
-from dvcrypto._library import ffi, lib
+from dvcrypto._library import lib, owned
 from dvcrypto._sending import best_method, descriptor, nanoseconds
 from dvcrypto.opening import OpenedBurst, Opener, raise_for
 
@@ -48,7 +48,7 @@ class Receiver:
     ['ok', 'ok', 'ok', 'ok', 'ok']
     """
 
-    __slots__ = ("__weakref__", "_gro", "_lock", "_method", "_native", "_opener", "_sock")
+    __slots__ = ("__weakref__", "_gro", "_lock", "_method", "_native", "_opener", "_owner", "_sock")
 
     def __init__(
         self,
@@ -74,10 +74,12 @@ class Receiver:
         wanted = bool(gro) and best_method == lib.DV_WIRE_GSO
         # Another may have left it on, and there would be no room for several packets as one.
         self._gro = lib.dv_wire_set(number, lib.DV_OPTION_GRO, wanted) == 0 and wanted
-        native = lib.dv_receiver_new(_SLOT_MAX_LEN if self._gro else longest, _SLOTS, longest)
-        if not native:
+        made: list[object] = []
+        slot_len = _SLOT_MAX_LEN if self._gro else longest
+        if lib.dv_python_receiver(slot_len, _SLOTS, longest, id(made)) != lib.DV_DONE:
             raise MemoryError
-        self._native = ffi.gc(native, lib.dv_receiver_free)
+        self._owner: object = made[0]
+        self._native = owned("dv_receiver", self._owner)
         self._sock = sock
         self._opener = opener
         self._lock = RLock()  # a signal handler may receive, too
@@ -143,12 +145,13 @@ class Receiver:
         """What is waiting, opened; None where nothing is."""
         opened: list[bytes] = []
         with self._lock:
-            native = self._native
+            owner, native = self._owner, self._native
             if native is None:
                 message = "the receiver is closed"
                 raise ValueError(message)
             number = descriptor(self._sock)
             result = _receive(native, self._opener._native, number, self._method, most, id(opened))
+            del owner  # held so far, as a close meanwhile frees what nobody holds
         if result > 0:
             raise_for(result)
         if result:
@@ -162,7 +165,7 @@ class Receiver:
         """
         if self._native is None:
             return
-        self._native = None  # freed with the last call that works in it
+        self._native = self._owner = None  # freed with the last call that works in it
         number = self._sock.fileno()
         if self._gro and number >= 0:
             lib.dv_wire_set(number, lib.DV_OPTION_GRO, 0)

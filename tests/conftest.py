@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 VECTORS = Path(os.environ.get("DVCRYPTO_VECTORS", ROOT.parent / "shared" / "vectors"))
@@ -12,6 +13,10 @@ ENGINES = {
     "aead_aes256_gcm_rtpsize": ("openssl-aes256gcm", "sodium-aes256gcm"),
     "aead_xchacha20_poly1305_rtpsize": ("sodium-xchacha20poly1305", "openssl-xchacha20poly1305"),
 }
+
+
+# Many more examples than `make test` has time for: pytest --hypothesis-profile=long.
+settings.register_profile("long", max_examples=5000, stateful_step_count=80, deadline=None)
 
 
 @pytest.fixture(scope="session")

@@ -276,6 +276,17 @@ def test_statuses_are_names_and_every_status_has_a_count(mode: Mode) -> None:
     assert (opener.stats.opened, opener.stats.failed) == (2, 4)
 
 
+@pytest.mark.parametrize("form", [bytes, bytearray, memoryview])
+def test_a_packet_that_is_too_long_is_counted_whatever_holds_it(form: Any) -> None:
+    opener, packet = Opener(Mode.AES256_GCM, KEY), form(rtp(1) + bytes(65536))
+    with pytest.raises(Malformed, match="is 65555 bytes; it may have at most 65535"):
+        opener.open(packet)
+    assert opener.stats.malformed == 1
+    opener.close()
+    with pytest.raises(ValueError, match="closed"):
+        opener.open(packet)
+
+
 @pytest.mark.parametrize("mode", tuple(Mode))
 @settings(deadline=None, max_examples=150)
 @given(packets=st.lists(st.binary(max_size=100) | st.binary(max_size=100).map(b"\x80\x78".__add__), max_size=6))

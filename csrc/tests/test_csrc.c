@@ -896,7 +896,9 @@ int main(int argc, char **argv)
 {
     unsigned long long seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
     generator = seed;
+    faults_begin();
     printf("seed %llu, libsodium %s, OpenSSL %s\n", seed, dv_sodium_version(), dv_openssl_version());
+    test_faults_of_init();
     if (dv_init() != DV_DONE) {
         puts("dv_init failed");
         return 2;
@@ -908,6 +910,7 @@ int main(int argc, char **argv)
     test_aead();
     test_packetizers();
     test_wire();
+    test_faults();
     group(NULL);
     printf("%zu passed, %zu failed\n", passed_in_all, failed_in_all);
     return failed_in_all != 0;

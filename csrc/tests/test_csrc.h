@@ -103,10 +103,15 @@ void host_forget(void);
 int in_child(int (*work)(void *argument), void *argument);
 #endif
 
+/* OpenSSL's memory is test_faults.c's to give, from before its first use. */
+void faults_begin(void);
+void test_faults_of_init(void);
+
 void test_sealer(void);
 void test_opener(void);
 void test_aead(void);
 void test_packetizers(void);
 void test_wire(void);
+void test_faults(void);
 
 #endif

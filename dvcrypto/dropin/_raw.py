@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from dvcrypto._library import ffi, lib
+from dvcrypto._library import lib, owned
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -16,16 +16,21 @@ open_: Final = lib.dv_python_aead_open
 class RawKey:
     """Holds a key in C until it is collected, which wipes it there."""
 
-    __slots__ = ("__weakref__", "_native")
+    __slots__ = ("__weakref__", "_native", "_owner")
 
     _native: Any
+    _owner: object
 
     def _take(self, mode: int, key: "Buffer") -> bool:
-        """Copy the key. False where it is no buffer, has a length that the mode has not, or without memory."""
-        native = make(mode, id(key))
-        if not native:
+        """Copy the key. False where it is no buffer, or has a length that the mode has not."""
+        made: list[object] = []
+        result = make(mode, id(key), id(made))
+        if result == lib.DV_ERROR_MEMORY:
+            raise MemoryError
+        if result != lib.DV_DONE:
             return False
-        self._native = ffi.gc(native, lib.dv_aead_free)
+        self._owner = made[0]
+        self._native = owned("dv_aead", self._owner)
         return True
 
     def __reduce_ex__(self, _: object) -> NoReturn:

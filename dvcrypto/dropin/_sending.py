@@ -37,7 +37,11 @@ def choose(offered: Iterable[str], supported: Iterable[str] = MODES) -> str:
 
 def fingerprint(key: Any) -> bytes:
     """What tells a key from another one, without being it."""
-    return hashlib.sha256(bytes(key)).digest()
+    copy = bytearray(key)
+    try:
+        return hashlib.sha256(copy).digest()
+    finally:
+        copy[:] = bytes(len(copy))
 
 
 def run_in(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, object]) -> None:

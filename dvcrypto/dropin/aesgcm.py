@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from dvcrypto._library import lib
+from dvcrypto._tracebacks import keyless
 from dvcrypto.dropin import _raw
 from dvcrypto.errors import SealError
 
@@ -29,7 +30,6 @@ __all__ = ["AESGCM", "InvalidTag"]
 
 _TAG_LEN: Final = 16
 _MAX_LEN: Final = 2**31 - 1
-_KEY_LENS: Final = (16, 24, 32)
 _NONCE_LENS: Final = range(8, 129)
 _FORMATS: Final = ("B", "c", "@B", "@c")
 """Of unsigned bytes, as cryptography knows them; those of ctypes' arrays, <B and <c, it does not."""
@@ -55,11 +55,11 @@ class AESGCM(_raw.RawKey):
 
     __slots__ = ()
 
+    @keyless
     def __init__(self, key: "Buffer") -> None:
         """See the class."""
         if not self._take(lib.DV_MODE_AES256_GCM, key):
-            if _view(key).nbytes in _KEY_LENS:
-                raise MemoryError
+            _view(key)
             message = "AESGCM key must be 128, 192, or 256 bits."
             raise ValueError(message)
 

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
 from dvcrypto._library import lib
+from dvcrypto._tracebacks import keyless
 from dvcrypto.dropin import _raw
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Aead(_raw.RawKey):
     MESSAGEBYTES_MAX: ClassVar[int] = 2 * sys.maxsize + 1 - _TAG_LEN
     """Bytes of a plaintext, as PyNaCl has it; this class stops at RFC 8439's 2**38 - 64."""
 
+    @keyless
     def __init__(self, key: bytes, encoder: "Encoder" = RawEncoder) -> None:
         """See the class."""
         key = encoder.decode(key)
@@ -69,8 +71,7 @@ class Aead(_raw.RawKey):
             message = f"The key must be exactly {self.KEY_SIZE} bytes long"
             raise exceptions.ValueError(message)
         self._key = key
-        if not self._take(lib.DV_MODE_XCHACHA20_POLY1305, key):
-            raise MemoryError
+        self._take(lib.DV_MODE_XCHACHA20_POLY1305, key)
 
     def __bytes__(self) -> bytes:
         """The key."""
