@@ -193,7 +193,7 @@ typedef struct dv_sending {
     uint8_t stop;       /* gets a dv_stop */
     uint8_t unused;
     int error;             /* gets the system's error behind DV_STOP_ERROR */
-    size_t sent;           /* gets how many packets left */
+    size_t sent;           /* how many from the first on left in calls before; gets how many have left now */
     uint64_t system_calls; /* gets how many calls that took, waits not counted */
 } dv_sending;
 
@@ -300,9 +300,10 @@ dv_result dv_opener_open_burst(dv_opener *opener, const uint8_t *const *packets,
 int dv_wire_best(void);
 
 /*
- * Send the packets from the first on, in order, each at most once. Only what ends the call before its first packet is an
- * error to its caller; later, the count tells, and the next call meets the error. DV_ERROR_ARGUMENT where the ends do not
- * follow each other within the packets.
+ * Send the packets from the first on, in order, each at most once. Only what ends a sending before its first packet is an
+ * error to its caller; later, the count tells, and the next sending meets the error. Behind its first packet an error ends
+ * a call only where it is met twice at the same packet: once is how the system tells of a packet that left before and was
+ * refused. DV_ERROR_ARGUMENT where the ends do not follow each other within the packets.
  */
 dv_result dv_wire_send(dv_sending *sending);
 

@@ -32,6 +32,7 @@ typedef struct work {
     int method;    /* for this call */
     bool may_wait; /* for room */
     bool refused;  /* a faster method was, if what leaves instead does leave */
+    bool failed;   /* the next packet did */
     int tries;     /* with a full device queue */
     size_t at;     /* the next packet */
 } work;
@@ -65,7 +66,8 @@ static bool ends_follow(const dv_sending *sending)
             return false;
         before = sending->ends[i];
     }
-    return before <= sending->packets_len && sending->first <= sending->packet_count;
+    return before <= sending->packets_len && sending->first <= sending->packet_count &&
+           sending->sent <= sending->packet_count - sending->first;
 }
 
 static size_t start_of(const dv_sending *sending, size_t packet)
@@ -148,6 +150,7 @@ static void advance(work *now, size_t packets)
         sending->due_ns += packet_ns(sending, now->at + i);
     now->at += packets;
     now->tries = 0;
+    now->failed = false;
     if (now->refused)
         sending->method = (uint8_t)now->method;
     now->refused = false;
@@ -205,6 +208,15 @@ static dv_stop wait_for_buffers(work *now, int error)
     return sleep_for(now, time);
 }
 
+/* Behind the first packet the error may be one of packets before, told once: sendmmsg keeps such to itself and goes on. */
+static dv_stop fail(work *now, int error)
+{
+    if (now->failed || now->at == now->sending->first)
+        return stop(now->sending, error);
+    now->failed = true;
+    return DV_STOP_DONE;
+}
+
 /* Nothing of the parcels left. What to do about it; the method may become a slower one. */
 static dv_stop meet(work *now, int error, const dv_parcel *parcels, size_t count)
 {
@@ -224,17 +236,17 @@ static dv_stop meet(work *now, int error, const dv_parcel *parcels, size_t count
         return DV_STOP_DONE;
     case DV_NET_REFUSED:
         if (!cut)
-            return stop(now->sending, error);
+            return fail(now, error);
         now->method = DV_WIRE_MMSG;
         now->refused = true;
         return DV_STOP_DONE;
     case DV_NET_LONG: /* a path may take in pieces what it does not take as one; nothing to remember */
         if (!cut)
-            return stop(now->sending, error);
+            return fail(now, error);
         now->method = DV_WIRE_MMSG;
         return DV_STOP_DONE;
     default:
-        return stop(now->sending, error);
+        return fail(now, error);
     }
 }
 
@@ -283,7 +295,6 @@ static size_t work_len(const work *now)
 
 dv_result dv_wire_send(dv_sending *sending)
 {
-    sending->sent = 0;
     sending->error = 0;
     sending->wait_ns = 0;
     sending->system_calls = 0;
@@ -294,7 +305,7 @@ dv_result dv_wire_send(dv_sending *sending)
     now.sending = sending;
     now.socket = sending->socket;
     now.may_wait = sending->timeout_ns != 0;
-    now.at = sending->first;
+    now.at = sending->first + sending->sent;
     now.method = method_here(sending);
     if (!sending->rate && dv_host_is_long(work_len(&now)))
         go_away(&now);

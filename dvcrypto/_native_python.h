@@ -385,13 +385,14 @@ static const dv_sending *dv_python_sending(void)
 }
 
 /*
- * Send a burst's packets from the first on. address_id is a dv_address as bytes, or 0. Returns how many left when all did
- * by the method given; -1 where what was appended, a dv_sending, tells more; -2 where the burst is none, and below that
- * -2 minus a dv_result. A signal handler may send before the caller looks: what became of this call is this caller's.
+ * Send a burst's packets from the first on, of which so many were sent before. address_id is a dv_address as bytes, or 0.
+ * Returns how many have left when all have by the method given; -1 where what was appended, a dv_sending, tells more; -2
+ * where the burst is none, and below that -2 minus a dv_result. A signal handler may send before the caller looks: what
+ * became of this call is this caller's.
  */
 static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t sealed_id, uintptr_t ends_id,
-                              size_t first, int64_t timeout_ns, int method, double rate, int64_t due_ns, int sleeps,
-                              uintptr_t list_id)
+                              size_t first, size_t sent, int64_t timeout_ns, int method, double rate, int64_t due_ns,
+                              int sleeps, uintptr_t list_id)
 {
     PyObject *address = (PyObject *)address_id, *ends = (PyObject *)ends_id;
     Py_buffer packets;
@@ -406,6 +407,7 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
     sending.ends = (const size_t *)(const void *)PyBytes_AsString(ends);
     sending.packet_count = (size_t)PyBytes_Size(ends) / sizeof(size_t);
     sending.first = first;
+    sending.sent = sent;
     sending.timeout_ns = timeout_ns;
     sending.due_ns = due_ns;
     sending.rate = (uint64_t)rate;
@@ -431,14 +433,14 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
  */
 static int64_t dv_python_send_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, uintptr_t frame_id,
                                     uint32_t advance, intptr_t socket, uintptr_t address_id, int64_t timeout_ns,
-                                    int method, double rate, uintptr_t list_id)
+                                    int method, double rate, int sleeps, uintptr_t list_id)
 {
     int result = dv_python_seal_frame(sealer, stream, packetizer, frame_id, 1, advance, list_id);
     if (result != DV_DONE)
         return -2 - result;
     PyObject *sealed = PyList_GetItem((PyObject *)list_id, 0), *ends = PyList_GetItem((PyObject *)list_id, 1);
-    return dv_python_send(socket, address_id, (uintptr_t)sealed, (uintptr_t)ends, 0, timeout_ns, method, rate, 0, 1,
-                          list_id);
+    return dv_python_send(socket, address_id, (uintptr_t)sealed, (uintptr_t)ends, 0, 0, timeout_ns, method, rate, 0,
+                          sleeps, list_id);
 }
 
 /*

@@ -170,11 +170,16 @@ def native_rate(rate: float | None) -> float:
     return float(rate)
 
 
+def checked_start(start: int, ends: bytes) -> int:
+    """A packet of the burst that ends so, or the place behind its last one."""
+    return buffers.integer("start", start, 0, len(ends) // buffers.SIZE_LEN)
+
+
 class Progress(NamedTuple):
     """How far a sending came."""
 
     sent: int
-    """Packets that left."""
+    """Packets that have left so far."""
     stop: int
     """A ``dv_stop``."""
     error: int
@@ -188,9 +193,9 @@ class Progress(NamedTuple):
 
 
 class Sending:
-    """A burst on its way through one socket."""
+    """A burst on its way through one socket, from its packet ``start`` on."""
 
-    __slots__ = ("_address", "_ends", "_rate", "_sealed", "_sock")
+    __slots__ = ("_address", "_ends", "_rate", "_sealed", "_sock", "_start")
 
     def __init__(
         self,
@@ -199,6 +204,7 @@ class Sending:
         sock: "socket.socket",
         address: Address | None,
         rate: float | None,
+        start: int = 0,
     ) -> None:
         self._sealed = sealed
         self._ends = ends
@@ -206,17 +212,21 @@ class Sending:
         check(sock)
         self._address = native_address(sock, address)
         self._rate = native_rate(rate)
+        self._start = checked_start(start, ends)
 
     @property
     def number(self) -> int:
         """The socket's number."""
         return descriptor(self._sock)
 
-    def step(self, start: int, timeout_ns: int, due_ns: int = 0, *, sleeps: bool = True) -> Progress:
-        """One native call. Raises nothing that the wire has caused, nor for a socket that was closed meanwhile."""
+    def step(self, sent: int, timeout_ns: int, due_ns: int = 0, *, sleeps: bool = True) -> Progress:
+        """One native call, behind the packets that were sent before.
+
+        Raises nothing that the wire has caused, nor for a socket that was closed meanwhile.
+        """
         number = self._sock.fileno()
         if number < 0:
-            return Progress(0, lib.DV_STOP_ERROR, errno.EBADF, 0, 0, 0)
+            return Progress(sent, lib.DV_STOP_ERROR, errno.EBADF, 0, 0, 0)
         method = method_of(self._sock)
         address_id = 0 if self._address is None else id(self._address)
         told: list[bytes] = []
@@ -225,7 +235,8 @@ class Sending:
             address_id,
             id(self._sealed),
             id(self._ends),
-            start,
+            self._start,
+            sent,
             timeout_ns,
             method,
             self._rate,
@@ -235,23 +246,17 @@ class Sending:
         )
         return read_progress(self._sock, result, told)
 
-    def run(self, start: int, first: Progress | None = None) -> int:
-        """Until all packets left or something stopped them: how many did.
+    def run(self, progress: Progress | None = None) -> int:
+        """Until all packets left or something stopped them: how many did. ``progress`` is a first step's.
 
         Raises OSError where not one did, unless it is only that a non-blocking socket has no room.
         """
         timeout_ns = nanoseconds(self._sock.gettimeout())
-        sent, due_ns, progress = 0, 0, first
-        while True:
-            progress = progress or self.step(start + sent, timeout_ns, due_ns)
-            sent += progress.sent
-            if progress.stop != lib.DV_STOP_INTERRUPTED:
-                break
+        progress = progress or self.step(0, timeout_ns)
+        while progress.stop == lib.DV_STOP_INTERRUPTED:
             # Signal handlers have run by now, between two calls.
-            timeout_ns, due_ns, progress = progress.timeout_ns, progress.due_ns, None
-        if not sent:
-            raise_for(progress)
-        return sent
+            progress = self.step(progress.sent, progress.timeout_ns, progress.due_ns)
+        return sent_by(progress)
 
 
 def read_progress(sock: "socket.socket", result: int, told: list[bytes]) -> Progress:
@@ -271,13 +276,21 @@ def read_progress(sock: "socket.socket", result: int, told: list[bytes]) -> Prog
     return Progress(done.sent, done.stop, done.error, done.due_ns, done.wait_ns, done.timeout_ns)
 
 
-def raise_for(progress: Progress) -> None:
-    """The error that stopped a sending, if one did."""
-    if progress.stop == lib.DV_STOP_ERROR:
-        raise OSError(progress.error, os.strerror(progress.error))
+def error_of(progress: Progress) -> OSError | None:
+    """The system's error that stopped a sending, if one did."""
+    return OSError(progress.error, os.strerror(progress.error)) if progress.stop == lib.DV_STOP_ERROR else None
+
+
+def sent_by(progress: Progress) -> int:
+    """How many packets left. Raises the error or the timeout that stopped a sending where not one did."""
+    if progress.sent:
+        return progress.sent
+    if error := error_of(progress):
+        raise error
     if progress.stop == lib.DV_STOP_TIMEOUT:
         message = "timed out"
         raise TimeoutError(message)
+    return 0
 
 
 def send(
@@ -289,17 +302,16 @@ def send(
     rate: float | None,
 ) -> int:
     """Send a burst from its packet ``start`` on; see Burst.send."""
-    if start:
-        buffers.integer("start", start, 0, len(ends) // buffers.SIZE_LEN)
     if rate is None:  # the short way: nearly always all packets leave at once
         number = descriptor(sock)
         native = None if address is None else native_address(sock, address)
         address_id = 0 if native is None else id(native)
         timeout_ns = nanoseconds(sock.gettimeout())
+        first = checked_start(start, ends) if start else 0
         method = method_of(sock)
         told: list[bytes] = []
-        sent: int = _send(number, address_id, id(sealed), id(ends), start, timeout_ns, method, 0.0, 0, 1, id(told))
+        sent: int = _send(number, address_id, id(sealed), id(ends), first, 0, timeout_ns, method, 0.0, 0, 1, id(told))
         if sent >= 0:
             return sent
-        return Sending(sealed, ends, sock, address, None).run(start, read_progress(sock, sent, told))
-    return Sending(sealed, ends, sock, address, rate).run(start)
+        return Sending(sealed, ends, sock, address, None, start).run(read_progress(sock, sent, told))
+    return Sending(sealed, ends, sock, address, rate, start).run()

@@ -6,7 +6,7 @@ import weakref
 from typing import Final
 
 from dvcrypto._library import lib
-from dvcrypto._sending import Sending, raise_for
+from dvcrypto._sending import Progress, Sending
 
 _NO_BUFFERS: Final = {errno.ENOBUFS, getattr(errno, "WSAENOBUFS", errno.ENOBUFS)}
 _NO_BUFFERS_SLEEP: Final = 0.001  # seconds: nobody tells when a device's queue has room again
@@ -65,21 +65,31 @@ def _wake(loop: asyncio.AbstractEventLoop, waiters: _Waiters, key: tuple[int, bo
             future.set_result(None)
 
 
-async def send(sending: Sending, start: int) -> int:
-    """Send all from ``start`` on: how many packets left. Raises OSError where not one did."""
-    sent, due_ns, tries = 0, 0, 0
-    while True:
-        progress = sending.step(start + sent, 0, due_ns, sleeps=False)
-        sent, due_ns = sent + progress.sent, progress.due_ns
-        tries = 0 if progress.sent else tries + 1
-        if progress.stop == lib.DV_STOP_FULL:
-            await ready(sending.number, to_send=True)
-        elif progress.stop == lib.DV_STOP_PACED:
-            await asyncio.sleep(progress.wait_ns / 1e9)
-        elif progress.error in _NO_BUFFERS and tries < _NO_BUFFERS_TRIES:
-            await asyncio.sleep(_NO_BUFFERS_SLEEP)
-        elif progress.stop != lib.DV_STOP_INTERRUPTED:
-            break
-    if not sent:
-        raise_for(progress)
-    return sent
+async def send(sending: Sending, progress: Progress | None = None) -> Progress:
+    """Send until all packets left or an error stopped them; ``progress`` is a first step's.
+
+    Cancelled, its CancelledError's attribute ``sent`` is how many packets had left.
+    """
+    progress = progress or sending.step(0, 0, sleeps=False)
+    try:
+        tries = 0
+        while await _may_go_on(sending, progress, tries):
+            before, progress = progress, sending.step(progress.sent, 0, progress.due_ns, sleeps=False)
+            tries = tries + 1 if progress.sent == before.sent else 0
+    except asyncio.CancelledError as cancelled:
+        cancelled.sent = progress.sent  # type: ignore[attr-defined]
+        raise
+    return progress
+
+
+async def _may_go_on(sending: Sending, progress: Progress, tries: int) -> bool:
+    """Wait for what stopped a sending; False where that is its end."""
+    if progress.stop == lib.DV_STOP_FULL:
+        await ready(sending.number, to_send=True)
+    elif progress.stop == lib.DV_STOP_PACED:
+        await asyncio.sleep(progress.wait_ns / 1e9)
+    elif progress.error in _NO_BUFFERS and tries < _NO_BUFFERS_TRIES:
+        await asyncio.sleep(_NO_BUFFERS_SLEEP)
+    else:
+        return bool(progress.stop == lib.DV_STOP_INTERRUPTED)
+    return True

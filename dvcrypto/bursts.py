@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, overload
 
 from dvcrypto import _sending
 from dvcrypto._arrivals import Address
-from dvcrypto._buffers import integer, numbers
+from dvcrypto._buffers import numbers
 
 if TYPE_CHECKING:
     import socket
@@ -47,8 +47,11 @@ class Burst(Sequence[memoryview]):
 
         Returns how many left, counted from ``start``: the same call with that much more goes on from there. Fewer than
         all is what a non-blocking socket has room for, or what left before an error or the socket's timeout; the error
-        is raised where not one packet left, as the next call then finds (but not an error that the kernel tells only
-        once, as that an earlier packet was refused). A non-blocking socket without room is no error: 0.
+        is raised where not one packet left, as the next call then finds. A non-blocking socket without room is no
+        error: 0.
+
+        That an earlier packet was refused, the kernel tells once, to whatever comes next: it is raised before the first
+        packet, none of which has left then, and passed over behind it. The same call again sends them.
 
         ``address`` is the receiver's, unless the socket is connected: a numeric host and a port, as the socket module
         has them. ``rate`` paces the packets, in bits a second with their IP and UDP headers, so that a large burst does
@@ -77,13 +80,14 @@ class Burst(Sequence[memoryview]):
     ) -> int:
         """Send as ``send`` does, on the running asyncio loop: what the socket has no room for, it waits for.
 
-        Returns how many packets left, counted from ``start``: fewer than all only where an error came in between. The
-        loop must have ``add_writer``, which the proactor loop of Windows has not. Cancelled, it has sent some.
+        Returns how many packets left, counted from ``start``: fewer than all only where an error came in between.
+        Cancelled, it raises CancelledError with that number as its attribute ``sent``. The loop must have
+        ``add_writer``, which the proactor loop of Windows has not.
         """
         from dvcrypto._waiting import send
 
-        first = integer("start", start, 0, len(self))
-        return await send(_sending.Sending(self._sealed, self._ends, sock, address, rate), first)
+        sending = _sending.Sending(self._sealed, self._ends, sock, address, rate, start)
+        return _sending.sent_by(await send(sending))
 
     def tolist(self) -> list[bytes]:
         """A copy of every packet."""

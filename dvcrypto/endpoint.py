@@ -14,7 +14,7 @@ from dvcrypto import _buffers as buffers
 from dvcrypto import _waiting
 from dvcrypto._arrivals import Address
 from dvcrypto._library import ffi, lib
-from dvcrypto._sending import Sending
+from dvcrypto._sending import Progress, Sending, error_of
 from dvcrypto.bursts import Burst
 from dvcrypto.opening import OpenedBurst, Opener
 from dvcrypto.wire import Receiver
@@ -56,23 +56,18 @@ class _Queued(NamedTuple):
     """A burst that waits for its turn."""
 
     sending: Sending
-    start: int
-    packet_count: int
+    progress: Progress | None
+    """Of a first step, if there was one."""
     length: int
-
-    async def send(self) -> None:
-        """Send all of it. Raises OSError for what stopped it, however much had left by then."""
-        sent = self.start
-        while sent < self.packet_count:
-            sent += await _waiting.send(self.sending, sent)
 
 
 class SealedTransport(asyncio.DatagramTransport):
     """Sends sealed packets and bursts, and opens what comes in. Made by ``create_datagram_endpoint``.
 
     What the socket has no room for is queued in order, and ``pause_writing`` called while more than 256 KiB are. An
-    error is told as ``error_received(error)``; a queued burst that met one is given up where it stands. Where the
-    opener is closed, the transport is aborted, and ``connection_lost(error)`` tells so.
+    error is told as ``error_received(error)``. A burst is then given up where it stands; but one of which nothing had
+    left is tried once more, as the error may be about packets before it. Where the opener is closed, the transport is
+    aborted, and ``connection_lost(error)`` tells so.
     """
 
     def __init__(
@@ -134,15 +129,14 @@ class SealedTransport(asyncio.DatagramTransport):
         if self._closing:
             return
         sending = Sending(burst._sealed, burst._ends, self._sock, addr, rate)
-        start = 0
+        progress = None
         if not self._queue and rate is None:
             progress = sending.step(0, 0)
-            start = progress.sent
             if progress.stop == lib.DV_STOP_DONE:
                 return
         if type(burst._sealed) is not bytes:
             sending = Sending(burst.buffer.tobytes(), burst._ends, self._sock, addr, rate)
-        self._queue.append(_Queued(sending, start, len(burst), burst.buffer.nbytes))
+        self._queue.append(_Queued(sending, progress, burst.buffer.nbytes))
         self._queued_len += burst.buffer.nbytes
         if self._pump is None:
             self._pump = self._loop.create_task(self._send_queued())
@@ -154,15 +148,25 @@ class SealedTransport(asyncio.DatagramTransport):
     async def _send_queued(self) -> None:
         while self._queue:
             first = self._queue[0]
-            try:
-                await first.send()
-            except OSError as error:
-                self._loop.call_soon(self._protocol.error_received, error)  # which may abort
+            await self._send_out(first)
             self._queue.popleft()
             self._queued_len -= first.length
             if self._paused and self._queued_len <= _HIGH_WATER // 2:
                 self._paused = False
                 _call(self._protocol.resume_writing)
+
+    async def _send_out(self, queued: _Queued) -> None:
+        progress = await _waiting.send(queued.sending, queued.progress)
+        error = error_of(progress)
+        if error and not progress.sent:
+            self._tell(error)
+            progress = await _waiting.send(queued.sending)
+            error = error_of(progress) if progress.sent else None  # else it is the one that was told
+        if error:
+            self._tell(error)
+
+    def _tell(self, error: OSError) -> None:
+        self._loop.call_soon(self._protocol.error_received, error)  # which may abort
 
     def _pump_ended(self, _: "asyncio.Task[None]") -> None:
         """Whatever has ended it: all is sent, or it was cancelled, before its first step too."""

@@ -317,13 +317,69 @@ class RtpStream:
         Raises what seal_frame raises, and then nothing was sent; and what Burst.send raises where not one packet left.
         Then the error's attribute ``burst`` is the sealed burst, whose nonces are used.
         """
+        burst, progress = self._begin(sock, frame, address, packetizer, advance, rate, waits=True)
+        if progress.stop == lib.DV_STOP_DONE:
+            return SentFrame(burst, progress.sent)
+        sending = _sending.Sending(burst._sealed, burst._ends, sock, address, rate)
+        try:
+            return SentFrame(burst, sending.run(progress))
+        except OSError as error:
+            error.burst = burst  # type: ignore[attr-defined]
+            raise
+
+    async def send_frame_async(
+        self,
+        sock: "socket.socket",
+        frame: "Buffer",
+        address: Address | None = None,
+        *,
+        packetizer: Packetizer | str | None = None,
+        advance: int = 0,
+        rate: float | None = None,
+    ) -> SentFrame:
+        """Send a frame as ``send_frame`` does, on the running asyncio loop: for room in the socket it waits there.
+
+        It seals, and sends what may leave at once, before it waits for the first time: frames that are awaited one
+        after the other, and those of tasks, are sealed in the order in which they began. ``result.sent`` is fewer than
+        all only where an error came in between.
+
+        Raises what send_frame raises. Cancelled, it raises CancelledError with the attributes ``burst``, which is the
+        sealed burst, and ``sent``, how many of its packets had left; ``burst.send_async(sock, start=sent)`` goes on.
+        The loop must have ``add_writer``, which the proactor loop of Windows has not.
+        """
+        from asyncio import CancelledError
+
+        from dvcrypto import _waiting
+
+        burst, progress = self._begin(sock, frame, address, packetizer, advance, rate, waits=False)
+        if progress.stop == lib.DV_STOP_DONE:
+            return SentFrame(burst, progress.sent)
+        sending = _sending.Sending(burst._sealed, burst._ends, sock, address, rate)
+        try:
+            return SentFrame(burst, _sending.sent_by(await _waiting.send(sending, progress)))
+        except (OSError, CancelledError) as error:
+            error.burst = burst  # type: ignore[union-attr]
+            raise
+
+    def _begin(
+        self,
+        sock: "socket.socket",
+        frame: "Buffer",
+        address: Address | None,
+        packetizer: Packetizer | str | None,
+        advance: int,
+        rate: float | None,
+        *,
+        waits: bool,
+    ) -> tuple[Burst, _sending.Progress]:
+        """Seal a frame, and send it in the same native call, as far as that comes."""
         data = buffers.read("frame", frame)
         step = buffers.integer("advance", advance, 0, 0xFFFF_FFFF)
         number = _sending.descriptor(sock)
         native = None if address is None else _sending.native_address(sock, address)
         pace = 0.0 if rate is None else _sending.native_rate(rate)
         sealed: list[bytes] = []
-        sent = _send_frame(
+        sent: int = _send_frame(
             self._sealer._native,
             self._stream,
             native_packetizer(packetizer),
@@ -331,22 +387,15 @@ class RtpStream:
             step,
             number,
             0 if native is None else id(native),
-            _sending.nanoseconds(sock.gettimeout()),
+            _sending.nanoseconds(sock.gettimeout()) if waits else 0,
             _sending.method_of(sock),
             pace,
+            waits,
             id(sealed),
         )
         if sent < _SEALED_ONLY:
             self._raise(_NOT_SEALED - sent)
-        burst = Burst(*sealed[:2])
-        if sent == _SEALED_ONLY:
-            sending = _sending.Sending(sealed[0], sealed[1], sock, address, rate)
-            try:
-                sent = sending.run(0, _sending.read_progress(sock, sent, sealed))
-            except OSError as error:
-                error.burst = burst  # type: ignore[attr-defined]
-                raise
-        return SentFrame(burst, sent)
+        return Burst(*sealed[:2]), _sending.read_progress(sock, sent, sealed)
 
     def _seal(self, packetizer: int, frame: bytes, advance: int, *, marker: bool) -> list[bytes]:
         """The sealed packets in one, and where each ends."""

@@ -60,15 +60,19 @@ class Pair:
     """A sender and a receiver on loopback."""
 
     def __init__(self, family: int = socket.AF_INET) -> None:
-        self.receiver = socket.socket(family, socket.SOCK_DGRAM)
-        self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        self.receiver.bind(("127.0.0.1" if family == socket.AF_INET else "::1", 0))
-        self.receiver.settimeout(5)
+        self.family = family
+        self.listen(("127.0.0.1" if family == socket.AF_INET else "::1", 0))
         self.address = self.receiver.getsockname()
         self.sender = socket.socket(family, socket.SOCK_DGRAM)
         self.sealer = dvcrypto.Sealer(MODE, KEY)
         self.stream = dvcrypto.RtpStream(self.sealer, 1, 101)
         self.opener = dvcrypto.Opener(MODE, KEY)
+
+    def listen(self, address: Any) -> None:
+        self.receiver = socket.socket(self.family, socket.SOCK_DGRAM)
+        self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.receiver.bind(address)
+        self.receiver.settimeout(5)
 
     def connect(self) -> "Pair":
         self.sender.connect(self.address)
@@ -376,6 +380,44 @@ def test_a_refused_connection_is_told_as_an_error_or_a_count(pair: Pair) -> None
         time.sleep(0.01)
     assert refused or counted < 18
     assert counted <= 3 * (6 - refused)
+
+
+def refused_before(pair: Pair) -> None:
+    """The sender's next call is told of a packet that nobody took; then somebody listens there."""
+    pair.connect()
+    pair.receiver.close()
+    pair.sender.send(b"to nobody")
+    pair.listen(pair.address)
+
+
+@on_linux
+@by_every_method
+def test_an_earlier_refusal_is_raised_before_the_first_packet_and_sending_again_sends_all_once(pair: Pair) -> None:
+    burst = burst_of(pair, [100] * 3)
+    refused_before(pair)
+    with pytest.raises(ConnectionRefusedError):
+        burst.send(pair.sender)
+    assert pair.nothing_more()
+    assert burst.send(pair.sender) == 3
+    assert pair.get(3) == burst.tolist()
+    refused_before(pair)
+    with pytest.raises(ConnectionRefusedError) as caught:
+        pair.stream.send_frame(pair.sender, bytes(5000))
+    assert pair.nothing_more()
+    burst = caught.value.burst  # type: ignore[attr-defined]
+    assert burst.send(pair.sender) == 5
+    assert pair.get(5) == burst.tolist()
+
+
+@on_linux
+@by_every_method
+def test_a_peer_that_refuses_every_packet_stops_no_burst_and_is_told_before_the_next(pair: Pair) -> None:
+    pair.connect()
+    pair.receiver.close()
+    for _ in range(3):
+        assert burst_of(pair, [100, 100, 50, 70]).send(pair.sender) == 4
+        with pytest.raises(ConnectionRefusedError):
+            pair.stream.send_frame(pair.sender, bytes(5000))
 
 
 @on_linux
@@ -804,6 +846,118 @@ def test_coroutines_send_and_receive(pair: Pair, runner: asyncio.Runner) -> None
     runner.run(main())
 
 
+@by_every_method
+def test_a_coroutine_seals_and_sends_a_frame(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0.001)
+
+        counting = asyncio.create_task(count())
+        for rate in (None, 20e6):
+            frame = os.urandom(50_000)
+            sending = pair.stream.send_frame_async(pair.sender, frame, pair.address, advance=3000, rate=rate)
+            result = await sending
+            assert result.sent == len(result.burst) == 43
+            assert pair.get(43) == result.burst.tolist()
+            opened = pair.opener.open_burst(result.burst)
+            assert b"".join(packet.payload for packet in opened if packet) == frame
+        assert turns > 5  # while the paced one slept, for 20 ms
+        assert (pair.stream.sequence, pair.stream.timestamp) == (86, 6000)
+        with pytest.raises(ValueError, match="frame"):
+            await pair.stream.send_frame_async(pair.sender, b"no NAL unit", pair.address, packetizer="h264")
+        assert pair.nothing_more()
+        counting.cancel()
+
+    runner.run(main())
+
+
+@on_linux
+@by_every_method
+def test_a_cancelled_frame_says_what_has_left_and_the_rest_can_follow(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        ours, theirs = small_socket_pair()
+        with ours, theirs:
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            sending = asyncio.create_task(pair.stream.send_frame_async(ours, bytes(300 * 1168)))
+            await asyncio.sleep(0.01)
+            got = waiting_in(theirs)
+            await asyncio.sleep(0.01)  # which lets some more leave
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await sending
+            burst, sent = caught.value.burst, caught.value.sent  # type: ignore[attr-defined]
+            got += waiting_in(theirs)
+            assert 0 < sent < len(burst) == pair.stream.sequence == 300
+            assert got == burst.tolist()[:sent]
+            rest = asyncio.create_task(burst.send_async(ours, start=sent))
+            while not rest.done():
+                got += waiting_in(theirs)
+                await asyncio.sleep(0)
+            assert await rest == 300 - sent
+            assert got + waiting_in(theirs) == burst.tolist()
+            filling = asyncio.create_task(burst.send_async(ours, rate=1e6))
+            await asyncio.sleep(0.01)
+            filling.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await filling
+            assert waiting_in(theirs) == burst.tolist()[: caught.value.sent]  # type: ignore[attr-defined]
+
+    runner.run(main())
+
+
+def waiting_in(sock: socket.socket) -> list[bytes]:
+    got: list[bytes] = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            got.append(sock.recv(65536))
+    return got
+
+
+@on_linux
+@by_every_method
+def test_a_frame_that_meets_an_error_in_a_coroutine_counts_or_has_its_burst(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        ours, theirs = small_socket_pair()
+        with ours:
+            ours.setblocking(False)
+            sending = asyncio.create_task(pair.stream.send_frame_async(ours, bytes(300 * 1168)))
+            await asyncio.sleep(0.01)
+            theirs.close()
+            result = await sending
+            assert 0 < result.sent < len(result.burst) == 300
+            with pytest.raises(OSError) as caught:  # noqa: PT011
+                await pair.stream.send_frame_async(ours, bytes(5000))
+            assert len(caught.value.burst) == 5  # type: ignore[attr-defined]
+            assert pair.stream.sequence == 305
+
+    runner.run(main())
+
+
+@on_linux
+@by_every_method
+def test_a_refusal_while_a_burst_is_paced_does_not_stop_it(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        pair.connect()
+        pair.receiver.close()
+        burst = burst_of(pair, [1200] * 100)
+        sending = asyncio.create_task(burst.send_async(pair.sender, rate=20e6))  # 49 ms
+        await asyncio.sleep(0.01)
+        pair.listen(pair.address)
+        assert await sending == 100
+        pair.receiver.setblocking(False)
+        got = waiting_in(pair.receiver)
+        assert 0 < len(got) < 100
+        assert got == burst.tolist()[-len(got) :]
+
+    runner.run(main())
+
+
 @on_linux
 def test_coroutines_wait_for_room_each_in_its_turn(pair: Pair, runner: asyncio.Runner) -> None:
     async def main() -> None:
@@ -930,9 +1084,13 @@ class Datagrams(asyncio.DatagramProtocol):
     def __init__(self) -> None:
         self.packets: list[bytes] = []
         self.addresses: set[Any] = set()
+        self.errors: list[Exception] = []
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
+
+    def error_received(self, exc: Exception) -> None:
+        self.errors.append(exc)
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         self.packets.append(data)
@@ -967,6 +1125,48 @@ def test_a_transport_takes_the_place_of_asyncios(pair: Pair, runner: asyncio.Run
         await asyncio.sleep(0.01)
         assert pair.receiver.fileno() == pair.sender.fileno() == -1
         here.sendto(b"after the end", back)
+
+    runner.run(main())
+
+
+@on_linux
+@pytest.mark.parametrize("rate", [None, 1e9], ids=["at once", "paced"])
+@by_every_method
+def test_a_transport_tells_of_an_earlier_refusal_and_sends_all_the_same(
+    pair: Pair, runner: asyncio.Runner, rate: float | None
+) -> None:
+    async def main() -> None:
+        transport, protocol = await create_datagram_endpoint(Datagrams, pair.opener, pair.sender)
+        await asyncio.sleep(0)
+        refused_before(pair)
+        burst = burst_of(pair, [100] * 5)
+        transport.send_burst(burst, rate=rate)
+        while transport.get_write_buffer_size():
+            await asyncio.sleep(0.001)
+        assert [type(error) for error in protocol.errors] == [ConnectionRefusedError]
+        assert pair.get(5) == burst.tolist()
+        assert pair.nothing_more()
+        transport.abort()
+
+    runner.run(main())
+
+
+@on_linux
+@by_every_method
+def test_a_transport_tells_once_of_a_packet_that_cannot_leave(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        pair.connect()
+        transport, protocol = await create_datagram_endpoint(Datagrams, pair.opener, pair.sender)
+        for before in (0, 2):
+            protocol.errors.clear()
+            lens = [*[100] * before, 65535, 100]
+            transport.send_burst(dvcrypto.Burst(bytes(sum(lens)), ends_of(lens)))
+            while transport.get_write_buffer_size():
+                await asyncio.sleep(0.001)
+            assert [getattr(error, "errno", None) for error in protocol.errors] == [errno.EMSGSIZE]
+            assert pair.get(before) == [bytes(100)] * before
+            assert pair.nothing_more()
+        transport.abort()
 
     runner.run(main())
 

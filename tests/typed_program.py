@@ -182,7 +182,9 @@ def move(mode: Mode) -> int:
 
 async def move_async(mode: Mode, sock: socket.socket) -> None:
     """The same on a loop."""
-    burst = RtpStream(Sealer(mode, KEY), 1, 120).seal_frame(b"frame")
+    stream = RtpStream(Sealer(mode, KEY), 1, 120)
+    assert_type(await stream.send_frame_async(sock, b"frame", ("::1", 9), packetizer="opus", rate=1e9), SentFrame)
+    burst = stream.seal_frame(b"frame")
     assert_type(await burst.send_async(sock, ("::1", 9, 0, 0), rate=10**9), int)
     with Receiver(sock, Opener(mode, KEY)) as receiver:
         assert_type(await receiver.receive_async(timeout=1), OpenedBurst)

@@ -33,6 +33,8 @@ static struct {
     size_t trouble; /* one call in so many fails or is cut short; 0 is none */
     size_t forced;  /* calls that fail with forced_error first */
     int forced_error;
+    bool refuses; /* the peer, each packet: the next call that would send is told, once */
+    bool refused;
     int64_t clock;
     bool sleeps_long;
     uint32_t next; /* the packet that must come next */
@@ -124,12 +126,14 @@ static int fake_send(intptr_t socket, const dv_address *address, const dv_parcel
         taken = 1 + random_below(count - 1);
     }
     for (size_t i = 0; i < taken; i++) {
-        int error = refusal(&parcels[i]);
+        int error = kernel.refused ? ECONNREFUSED : refusal(&parcels[i]);
+        kernel.refused = false;
         if (error)
             return i ? (int)i : -error;
         size_t step = parcels[i].segment_len ? parcels[i].segment_len : parcels[i].len;
         for (size_t at = 0; at < parcels[i].len || at == 0; at += step ? step : 1)
             leave(parcels[i].bytes + at, step < parcels[i].len - at ? step : parcels[i].len - at);
+        kernel.refused = kernel.refuses;
     }
     return (int)taken;
 }
@@ -222,8 +226,7 @@ static dv_sending sending_new(void)
 /* One call, and what must be true of any. */
 static void send_once(dv_sending *sending)
 {
-    uint32_t before = kernel.next;
-    size_t calls = kernel.calls;
+    size_t before = kernel.next - sending->sent, calls = kernel.calls;
     uint8_t method = sending->method;
     int64_t timeout_ns = sending->timeout_ns;
     kernel.may_sleep = sending->sleeps || sending->timeout_ns != 0;
@@ -270,7 +273,9 @@ static void run_script(void)
     dv_sending sending = sending_new();
     sending.rate = random_below(4) ? 0 : 1000000 + random_below(2000000000);
     for (int calls = 0; kernel.next < count && calls < 20000; calls++) {
-        sending.first = kernel.next;
+        uint32_t before = kernel.next;
+        sending.first = random_below(kernel.next + 1);
+        sending.sent = kernel.next - sending.first;
         sending.sleeps = random_bool();
         sending.timeout_ns = random_bool() ? 0 : random_bool() ? -1 : (int64_t)random_below(5 * NS_A_MS);
         send_once(&sending);
@@ -278,7 +283,7 @@ static void run_script(void)
             CHECK(!sending.sleeps && sending.wait_ns > 0);
             kernel.clock += sending.wait_ns;
         }
-        if (sending.stop == DV_STOP_ERROR && sending.error == EMSGSIZE && sending.sent == 0) {
+        if (sending.stop == DV_STOP_ERROR && sending.error == EMSGSIZE && kernel.next == before) {
             CHECK(packet_len(kernel.next) > kernel.path_len);
             kernel.next++;
             unsendable++;
@@ -391,8 +396,37 @@ static void wire_bad_ends(void)
     CHECK(dv_wire_send(&sending) == DV_ERROR_ARGUMENT && kernel.calls == 0);
     begin_case();
     sending = sending_new();
+    sending.first = 2;
+    sending.sent = 2;
+    CHECK(dv_wire_send(&sending) == DV_ERROR_ARGUMENT && kernel.calls == 0);
+    begin_case();
+    sending = sending_new();
     sending.first = 3;
     CHECK(dv_wire_send(&sending) == DV_DONE && kernel.calls == 0 && sending.stop == DV_STOP_DONE);
+}
+
+/* A peer that refuses every packet stops no burst, by no method; the next one is told of it before its first packet. */
+static void wire_refused(void)
+{
+    for (int method = DV_WIRE_LOOP; method < DV_WIRE_METHOD_COUNT; method++) {
+        begin_case();
+        kernel_equal(1200, 300);
+        kernel.refuses = true;
+        dv_sending sending = sending_new();
+        sending.method = (uint8_t)method;
+        send_once(&sending);
+        CHECK(sending.stop == DV_STOP_DONE && sending.sent == 300);
+        kernel.next = 100;
+        sending.first = 100;
+        sending.sent = 0;
+        send_once(&sending);
+        CHECK(sending.stop == DV_STOP_ERROR && sending.error == ECONNREFUSED && sending.sent == 0);
+        kernel.refused = true;
+        sending.first = 99;
+        sending.sent = 1;
+        send_once(&sending);
+        CHECK(sending.stop == DV_STOP_DONE && sending.sent == 201);
+    }
 }
 
 /* In no stretch of time do more bits leave than the rate and the group allow, however late the clock is. */
@@ -601,6 +635,7 @@ void test_wire(void)
     wire_methods();
     wire_fragments();
     wire_bad_ends();
+    wire_refused();
     group("wire: paced");
     wire_paces();
     group("wire: received in order, each once");

@@ -132,7 +132,10 @@ def measure(senders: list[Sender], load: Load, advance: Callable[[], None]) -> d
 
 
 def drain() -> dict[str, Any]:
-    """In the receiving process: take what comes and drop it, from now on."""
+    """In the receiving process: take what comes and drop it, from now on.
+
+    Without UDP_GRO, so that the sender's kernel cuts what left in one call, as it does for a device that cannot.
+    """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind(("127.0.0.1", 0))
 
@@ -203,18 +206,16 @@ def _sending(
         sock.send(audio.seal(payload, advance=960))
 
     def send_video() -> None:
-        for packet in video.seal_frame(frame, advance=1500):
-            sock.send(packet)
+        video.send_frame(sock, frame, advance=1500)
 
     if mode:
         return send_audio, send_video
-    sealed_audio, sealed_video = audio.seal(payload), list(video.seal_frame(frame))
+    sealed_audio, sealed_video = audio.seal(payload), video.seal_frame(frame)
 
     def send_sealed_audio() -> None:
         sock.send(sealed_audio)
 
     def send_sealed_video() -> None:
-        for packet in sealed_video:
-            sock.send(packet)
+        sealed_video.send(sock)
 
     return send_sealed_audio, send_sealed_video
