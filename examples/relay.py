@@ -29,14 +29,14 @@ def relay(routes: Routes, mode: dvcrypto.Mode, idle: float | None) -> None:
         opener = dvcrypto.Opener(mode, bytes.fromhex(route["key"]), replay_window=1024)
         sealer = dvcrypto.Sealer(mode, bytes.fromhex(route["to_key"]))
         selector.register(sock, selectors.EVENT_READ, (dvcrypto.Receiver(sock, opener), sealer, route["to"]))
-    print(f"relaying {len(routes)} streams", flush=True)
+    print(f"relaying {len(routes)} streams\n", end="", flush=True)  # in one write, beside other processes
     count = 0
     while ready := selector.select(idle):
         for selected, _ in ready:
             receiver, sealer, port = selected.data
             plain = [packet.plain for packet in receiver.receive(timeout=0) if packet is not None]
             count += sealer.seal_burst(plain).send(selected.fileobj, (HOST, port))
-    print(f"relayed {count} packets", flush=True)
+    print(f"relayed {count} packets\n", end="", flush=True)
 
 
 def main() -> None:
