@@ -21,7 +21,7 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c dropin bench bench-engines lint format clean
+.PHONY: help demo test test-c dropin coverage mutation bench bench-engines lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -38,6 +38,12 @@ test-c: build/test_csrc ## Run the C layer's own tests, without Python
 
 dropin: $(VENV)/.nox ## Run each library that dvcrypto drops in, end to end; DROPIN_ARGS="-s dropin-disnake" for one
 	@$(BIN)/nox $(DROPIN_ARGS)
+
+coverage: $(VENV)/.coverage ## Lines that the tests run, in C and Python; COVERAGE_ARGS=dropin with the libraries dropped in
+	@scripts/coverage.sh $(COVERAGE_ARGS)
+
+mutation: $(VENV)/.ready ## Plant each known fault and see a test catch it; docs/mutation.md anew
+	@$(BIN)/python tests/mutation/plant.py --table docs/mutation.md $(MUTATION_ARGS)
 
 bench: $(VENV)/.bench ## Benchmarks beside the limit and beside other libraries; BENCH_ARGS=--full, --json, SECTION
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -93,6 +99,10 @@ $(VENV)/.bench: $(VENV)/.ready
 
 $(VENV)/.nox: $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --group dropin
+	@touch $@
+
+$(VENV)/.coverage: $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --group coverage
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready

@@ -21,6 +21,7 @@ nox.options.error_on_missing_interpreters = False
 
 WHEELS = Path("build", "dropin")
 TESTS_NEED = ("aiohttp", "cryptography", "dpkt", "pynacl", "pytest>=8", "pytest-timeout", "pytest-xdist")
+COVERAGE = "--coverage"  # an argument behind --
 PYENV = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
 INTERPRETERS = (
     sys.executable,
@@ -52,8 +53,13 @@ LIBRARIES = (
 def run(session: nox.Session, library: Library) -> None:
     """Install a library and dvcrypto, and run tests/dropin."""
     install(session, library)
+    command, arguments = ["pytest"], list(session.posargs)
+    if COVERAGE in arguments:
+        arguments.remove(COVERAGE)
+        session.install("--quiet", "coverage>=7.10")
+        command = ["coverage", "run", "-m", "pytest"]
     # Not all of the libraries' own warnings are errors here, as they are in dvcrypto's other tests.
-    session.run("pytest", "-W", "default", "-n", "4", "tests/dropin", *session.posargs)
+    session.run(*command, "-W", "default", "-n", "4", "tests/dropin", *arguments)
 
 
 def install(session: nox.Session, library: Library) -> None:

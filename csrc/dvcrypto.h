@@ -313,10 +313,11 @@ int dv_wire_wait(intptr_t socket, int64_t timeout_ns);
 int dv_wire_set(intptr_t socket, int option, int on);
 
 /*
- * Room for slot_count datagrams of slot_len bytes, taken in at once and used again and again, by one thread at a time.
- * NULL where a number is 0, too large, or there is no memory.
+ * Room for slot_count datagrams of slot_len bytes, taken in at once and used again and again, by one thread at a time. Packets
+ * that came in as one share a slot, and may have packet_max_len bytes each, at most slot_len. NULL where a number is 0, too
+ * large, or there is no memory.
  */
-dv_receiver *dv_receiver_new(size_t slot_len, size_t slot_count);
+dv_receiver *dv_receiver_new(size_t slot_len, size_t slot_count, size_t packet_max_len);
 void dv_receiver_free(dv_receiver *receiver); /* NULL is allowed */
 
 /*
@@ -327,7 +328,7 @@ void dv_receiver_take(dv_receiver *receiver, intptr_t socket, int method, size_t
 
 /*
  * Open the batch as dv_opener_open_burst does. ends gets where each packet's place in out ends, arrivals whence each came,
- * unless NULL. A datagram that was longer than its slot has no place: it is DV_TRUNCATED.
+ * unless NULL. A packet longer than packet_max_len has no place: it is DV_TRUNCATED.
  */
 dv_result dv_receiver_open(dv_receiver *receiver, dv_opener *opener, uint8_t *out, size_t out_capacity, size_t *ends,
                            dv_opened *opened, dv_arrival *arrivals);

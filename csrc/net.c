@@ -36,6 +36,11 @@
 #endif
 #endif
 
+/* Linux alone tells of a socket that was shut down for reading, which is always ready and has nothing. */
+#ifndef POLLRDHUP
+#define POLLRDHUP 0
+#endif
+
 /* What may come beside a datagram: the two things asked for, and what the socket's owner has asked for. */
 #define CONTROL_LEN 256
 
@@ -280,7 +285,7 @@ static int net_receive(intptr_t socket, bool many, dv_slot *slots, size_t count)
 
 static int net_wait(intptr_t socket, bool to_send, int64_t timeout_ns)
 {
-    struct pollfd watched = {(int)socket, to_send ? POLLOUT : POLLIN, 0};
+    struct pollfd watched = {(int)socket, to_send ? POLLOUT : POLLIN | POLLRDHUP, 0};
 #ifdef __linux__
     struct timespec timeout = as_timespec(timeout_ns < 0 ? 0 : timeout_ns);
     int ready = ppoll(&watched, 1, timeout_ns < 0 ? NULL : &timeout, NULL);
@@ -290,6 +295,8 @@ static int net_wait(intptr_t socket, bool to_send, int64_t timeout_ns)
 #endif
     if (ready < 0)
         return -errno;
+    if (watched.revents & POLLRDHUP)
+        return 0;
     return ready > 0 && watched.revents & POLLNVAL ? -EBADF : ready;
 }
 

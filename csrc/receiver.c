@@ -17,6 +17,7 @@ struct dv_receiver {
     dv_slot *slots;
     size_t slot_len;
     size_t slot_count;
+    size_t packet_max_len;
     size_t filled;  /* slots that came in */
     size_t slot;    /* of them, the next to give out */
     size_t slot_at; /* from there in it */
@@ -25,13 +26,15 @@ struct dv_receiver {
     size_t next_slot; /* what the batch leaves behind, once it is opened */
     size_t next_at;
     const uint8_t *packets[PACKETS_MAX];
-    size_t packet_lens[PACKETS_MAX]; /* 0 for one that was longer than its slot */
+    size_t packet_lens[PACKETS_MAX]; /* 0 for one that was too long */
+    size_t too_long[PACKETS_MAX];    /* how long that was, 0 for the others */
     const dv_slot *from[PACKETS_MAX];
 };
 
-dv_receiver *dv_receiver_new(size_t slot_len, size_t slot_count)
+dv_receiver *dv_receiver_new(size_t slot_len, size_t slot_count, size_t packet_max_len)
 {
-    if (slot_len == 0 || slot_len > SLOT_MAX_LEN || slot_count == 0 || slot_count > SLOT_COUNT_MAX)
+    if (packet_max_len == 0 || packet_max_len > slot_len || slot_len > SLOT_MAX_LEN || slot_count == 0 ||
+        slot_count > SLOT_COUNT_MAX)
         return NULL;
     dv_receiver *made = calloc(1, sizeof *made);
     if (!made)
@@ -44,6 +47,7 @@ dv_receiver *dv_receiver_new(size_t slot_len, size_t slot_count)
     }
     made->slot_len = slot_len;
     made->slot_count = slot_count;
+    made->packet_max_len = packet_max_len;
     for (size_t i = 0; i < slot_count; i++) {
         made->slots[i].bytes = made->room + i * (slot_len + SLOT_GAP_LEN);
         made->slots[i].capacity = slot_len;
@@ -90,11 +94,13 @@ static void fill(dv_receiver *receiver, intptr_t socket, int method, size_t slot
 static void add(dv_receiver *receiver, const uint8_t *bytes, size_t len, const dv_slot *from)
 {
     dv_batch *batch = &receiver->batch;
+    bool fits = len <= receiver->packet_max_len;
     receiver->packets[batch->count] = bytes;
-    receiver->packet_lens[batch->count] = len;
+    receiver->packet_lens[batch->count] = fits ? len : 0;
+    receiver->too_long[batch->count] = fits ? 0 : len;
     receiver->from[batch->count] = from;
+    batch->len += receiver->packet_lens[batch->count];
     batch->count++;
-    batch->len += len;
 }
 
 /* Give out packets from the slots, a slot's packets one by one. */
@@ -103,12 +109,8 @@ static void give(dv_receiver *receiver, size_t packet_max)
     size_t slot = receiver->slot, at = receiver->slot_at;
     while (slot < receiver->filled && receiver->batch.count < packet_max) {
         const dv_slot *from = &receiver->slots[slot];
-        if (from->len > from->capacity) {
-            add(receiver, from->bytes, 0, from);
-            slot++;
-            continue;
-        }
-        size_t left = from->len - at, len = from->segment_len ? from->segment_len : left;
+        bool whole = from->len <= from->capacity;
+        size_t left = from->len - at, len = whole && from->segment_len ? from->segment_len : left;
         len = len < left ? len : left;
         add(receiver, from->bytes + at, len, from);
         at += len;
@@ -136,13 +138,13 @@ void dv_receiver_take(dv_receiver *receiver, intptr_t socket, int method, size_t
 }
 
 /* Say of a datagram without a place how long it was. */
-static void describe_truncated(const dv_slot *from, dv_opened *opened)
+static void describe_truncated(size_t len, size_t limit, dv_opened *opened)
 {
     memset(opened, 0, sizeof *opened);
     opened->status = DV_TRUNCATED;
     opened->fault = DV_FAULT_DATAGRAM;
-    opened->value = (uint32_t)from->len;
-    opened->limit = (uint32_t)from->capacity;
+    opened->value = (uint32_t)len;
+    opened->limit = (uint32_t)limit;
 }
 
 dv_result dv_receiver_open(dv_receiver *receiver, dv_opener *opener, uint8_t *out, size_t out_capacity, size_t *ends,
@@ -155,13 +157,12 @@ dv_result dv_receiver_open(dv_receiver *receiver, dv_opener *opener, uint8_t *ou
         return result;
     size_t end = 0;
     for (size_t i = 0; i < batch->count; i++) {
-        const dv_slot *from = receiver->from[i];
         end += receiver->packet_lens[i];
         ends[i] = end;
-        if (from->len > from->capacity)
-            describe_truncated(from, &opened[i]);
+        if (receiver->too_long[i])
+            describe_truncated(receiver->too_long[i], receiver->packet_max_len, &opened[i]);
         if (arrivals)
-            arrivals[i] = from->arrival;
+            arrivals[i] = receiver->from[i]->arrival;
     }
     receiver->slot = receiver->next_slot;
     receiver->slot_at = receiver->next_at;

@@ -28,11 +28,12 @@ typedef struct work {
     dv_sending *sending;
     intptr_t socket; /* the caller's, or while the host's lock is given up a duplicate: others may close the caller's */
     void *host_state;
-    bool away;    /* the host's lock is given up, if there is one */
-    int method;   /* for this call */
-    bool refused; /* a faster method was, if what leaves instead does leave */
-    int tries;    /* with a full device queue */
-    size_t at;    /* the next packet */
+    bool away;     /* the host's lock is given up, if there is one */
+    int method;    /* for this call */
+    bool may_wait; /* for room */
+    bool refused;  /* a faster method was, if what leaves instead does leave */
+    int tries;     /* with a full device queue */
+    size_t at;     /* the next packet */
 } work;
 
 static void go_away(work *now)
@@ -159,11 +160,19 @@ static dv_stop stop(dv_sending *sending, int error)
     return DV_STOP_ERROR;
 }
 
+/* A wait failed. A signal that comes as the time is over does not make the socket one that may not wait. */
+static dv_stop woken(work *now, int error)
+{
+    if (dv_net.meaning(error) != DV_NET_INTERRUPTED)
+        return stop(now->sending, error);
+    return now->may_wait && now->sending->timeout_ns == 0 ? DV_STOP_TIMEOUT : DV_STOP_INTERRUPTED;
+}
+
 static dv_stop wait_for_room(work *now)
 {
     dv_sending *sending = now->sending;
     if (sending->timeout_ns == 0)
-        return DV_STOP_FULL;
+        return now->may_wait ? DV_STOP_TIMEOUT : DV_STOP_FULL;
     go_away(now);
     int64_t began = dv_net.now();
     int ready = dv_net.wait(now->socket, true, sending->timeout_ns);
@@ -172,7 +181,7 @@ static dv_stop wait_for_room(work *now)
         sending->timeout_ns = left < 0 || ready == 0 ? 0 : left;
     }
     if (ready < 0)
-        return dv_net.meaning(-ready) == DV_NET_INTERRUPTED ? DV_STOP_INTERRUPTED : stop(sending, -ready);
+        return woken(now, -ready);
     return ready ? DV_STOP_DONE : DV_STOP_TIMEOUT;
 }
 
@@ -180,9 +189,7 @@ static dv_stop sleep_for(work *now, int64_t ns)
 {
     go_away(now);
     int result = dv_net.sleep(ns);
-    if (result < 0)
-        return dv_net.meaning(-result) == DV_NET_INTERRUPTED ? DV_STOP_INTERRUPTED : stop(now->sending, -result);
-    return DV_STOP_DONE;
+    return result < 0 ? woken(now, -result) : DV_STOP_DONE;
 }
 
 static dv_stop wait_for_buffers(work *now, int error)
@@ -286,6 +293,7 @@ dv_result dv_wire_send(dv_sending *sending)
     work now = {0};
     now.sending = sending;
     now.socket = sending->socket;
+    now.may_wait = sending->timeout_ns != 0;
     now.at = sending->first;
     now.method = method_here(sending);
     if (!sending->rate && dv_host_is_long(work_len(&now)))

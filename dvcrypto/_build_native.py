@@ -31,19 +31,19 @@ static int dv_python_seal_frame(dv_sealer *sealer, dv_stream *stream, size_t pac
 static int dv_python_open(dv_opener *opener, uintptr_t packet_id, uintptr_t list_id);
 static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t list_id);
 static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t sealed_id, uintptr_t ends_id,
-                              size_t first, int64_t timeout_ns, int method, double rate, int64_t due_ns, int sleeps);
+                              size_t first, int64_t timeout_ns, int method, double rate, int64_t due_ns, int sleeps,
+                              uintptr_t list_id);
 static int64_t dv_python_send_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, uintptr_t frame_id,
                                     uint32_t advance, intptr_t socket, uintptr_t address_id, int64_t timeout_ns,
                                     int method, double rate, uintptr_t list_id);
 static const dv_sending *dv_python_sending(void);
 static int dv_python_receive(dv_receiver *receiver, dv_opener *opener, intptr_t socket, int method, size_t packet_max,
                              uintptr_t list_id);
-static int dv_python_receive_error(void);
 static void dv_python_wipe_key(uint8_t *key);
 static int dv_python_sealer(int mode, const uint8_t *key, uint32_t first_nonce, int big_endian, uintptr_t list_id);
 static int dv_python_opener(int mode, const uint8_t *key, uint32_t replay_window, uintptr_t list_id);
 static int dv_python_aead(int mode, uintptr_t key_id, uintptr_t list_id);
-static int dv_python_receiver(size_t slot_len, size_t slot_count, uintptr_t list_id);
+static int dv_python_receiver(size_t slot_len, size_t slot_count, size_t packet_max_len, uintptr_t list_id);
 static void *dv_python_owned(uintptr_t owner_id);
 static int dv_python_aead_seal(dv_aead *aead, uintptr_t nonce_id, uintptr_t text_id, uintptr_t aad_id,
                                uintptr_t target_id, uintptr_t list_id);

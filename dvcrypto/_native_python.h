@@ -120,10 +120,10 @@ static int dv_python_opener(int mode, const uint8_t *key, uint32_t replay_window
     return result;
 }
 
-static int dv_python_receiver(size_t slot_len, size_t slot_count, uintptr_t list_id)
+static int dv_python_receiver(size_t slot_len, size_t slot_count, size_t packet_max_len, uintptr_t list_id)
 {
     PyObject *owner = append_owner(list_id);
-    dv_receiver *made = owner ? dv_receiver_new(slot_len, slot_count) : NULL;
+    dv_receiver *made = owner ? dv_receiver_new(slot_len, slot_count, packet_max_len) : NULL;
     if (!made)
         return DV_ERROR_MEMORY;
     own(owner, made, free_receiver);
@@ -377,29 +377,25 @@ static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t
 }
 
 static THREAD_LOCAL dv_sending last_sending;
-static THREAD_LOCAL int last_receive_error;
 
-/* What became of this thread's last sending. Its pointers lead nowhere. */
+/* What became of this thread's last sending, for those who count system calls. Its pointers lead nowhere. */
 static const dv_sending *dv_python_sending(void)
 {
     return &last_sending;
 }
 
-/* The system's error that dv_python_receive met, or 0. */
-static int dv_python_receive_error(void)
-{
-    return last_receive_error;
-}
-
 /*
  * Send a burst's packets from the first on. address_id is a dv_address as bytes, or 0. Returns how many left when all did
- * by the method given; -1 where dv_python_sending tells more; -2 where the burst is none.
+ * by the method given; -1 where what was appended, a dv_sending, tells more; -2 where the burst is none, and below that
+ * -2 minus a dv_result. A signal handler may send before the caller looks: what became of this call is this caller's.
  */
 static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t sealed_id, uintptr_t ends_id,
-                              size_t first, int64_t timeout_ns, int method, double rate, int64_t due_ns, int sleeps)
+                              size_t first, int64_t timeout_ns, int method, double rate, int64_t due_ns, int sleeps,
+                              uintptr_t list_id)
 {
     PyObject *address = (PyObject *)address_id, *ends = (PyObject *)ends_id;
     Py_buffer packets;
+    uint8_t *written;
     dv_sending sending = {0};
     if (!PyBytes_CheckExact(ends) || !hold((PyObject *)sealed_id, &packets))
         return -2;
@@ -421,12 +417,19 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
     last_sending = sending;
     if (result != DV_DONE)
         return -2;
-    return sending.stop == DV_STOP_DONE && sending.method == method ? (int64_t)sending.sent : -1;
+    if (sending.stop == DV_STOP_DONE && sending.method == method)
+        return (int64_t)sending.sent;
+    PyObject *told = new_bytes(sizeof sending, &written);
+    if (!told)
+        return -2 - DV_ERROR_MEMORY;
+    memcpy(written, &sending, sizeof sending);
+    result = give(list_id, told);
+    return result == DV_DONE ? -1 : -2 - (int64_t)result;
 }
 
 /*
- * Seal a frame as dv_python_seal_frame does, with the marker, and send it as dv_python_send does. Below -2 it is -2 minus
- * the dv_result of sealing; nothing was sent then.
+ * Seal a frame as dv_python_seal_frame does, with the marker, and send it as dv_python_send does. Where sealing failed,
+ * nothing was appended and nothing sent.
  */
 static int64_t dv_python_send_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, uintptr_t frame_id,
                                     uint32_t advance, intptr_t socket, uintptr_t address_id, int64_t timeout_ns,
@@ -436,21 +439,21 @@ static int64_t dv_python_send_frame(dv_sealer *sealer, dv_stream *stream, size_t
     if (result != DV_DONE)
         return -2 - result;
     PyObject *sealed = PyList_GetItem((PyObject *)list_id, 0), *ends = PyList_GetItem((PyObject *)list_id, 1);
-    return dv_python_send(socket, address_id, (uintptr_t)sealed, (uintptr_t)ends, 0, timeout_ns, method, rate, 0, 1);
+    return dv_python_send(socket, address_id, (uintptr_t)sealed, (uintptr_t)ends, 0, timeout_ns, method, rate, 0, 1,
+                          list_id);
 }
 
 /*
  * Take in what is waiting and open it. Appends what dv_python_open_burst does, and the dv_arrival of each packet; nothing
- * where nothing was waiting, or where dv_python_receive_error tells why.
+ * where nothing was waiting. Returns a dv_result, or the system's error, negative.
  */
 static int dv_python_receive(dv_receiver *receiver, dv_opener *opener, intptr_t socket, int method, size_t packet_max,
                              uintptr_t list_id)
 {
     dv_batch batch;
     dv_receiver_take(receiver, socket, method, packet_max, &batch);
-    last_receive_error = batch.error;
     if (batch.count == 0)
-        return DV_DONE;
+        return -batch.error;
     const size_t lens[4] = {batch.len, batch.count * sizeof(size_t), batch.count * sizeof(dv_opened),
                             batch.count * sizeof(dv_arrival)};
     uint8_t *written[4];

@@ -1,16 +1,18 @@
 """Sealed packets to a UDP socket: what bursts and streams share."""
 
+import contextlib
 import errno
 import functools
 import os
 import weakref
 from _socket import AF_INET, AF_INET6, SOCK_DGRAM
 from _socket import socket as native_socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dvcrypto import _buffers as buffers
 from dvcrypto._arrivals import ADDRESS, Address
-from dvcrypto._library import lib
+from dvcrypto._library import ffi, lib
 
 if TYPE_CHECKING:
     import socket
@@ -23,6 +25,7 @@ RATE_MAX: Final = 2**53
 _NS: Final = 1_000_000_000
 _FOR_EVER: Final = -1
 _NOT_IN_FULL: Final = -1
+_NO_BURST: Final = -2
 _INTERNET: Final = (AF_INET, AF_INET6)
 _UDP: Final = (0, 17)  # IPPROTO_UDP
 _send: Final = lib.dv_python_send
@@ -59,17 +62,21 @@ def method_of(sock: "socket.socket") -> int:
         return min(
             int(lib.DV_WIRE_MMSG), best_method
         )  # other sockets ignore how a parcel is to be cut, and send it uncut
-    return min(_slower.get(sock, best_method), best_method) if _slower else best_method
+    try:
+        return min(_slower.get(sock, best_method), best_method) if _slower else best_method
+    except TypeError:  # nothing is remembered for it
+        return best_method
 
 
 def remember(sock: "socket.socket", method: int) -> None:
     """What kernel or device has left of a socket's methods."""
     if method < method_of(sock):
-        _slower[sock] = method
+        with contextlib.suppress(TypeError):  # a wrapper that has no weak references, as asyncio's TransportSocket
+            _slower[sock] = method
 
 
-def descriptor(sock: "socket.socket") -> int:
-    """The number of an open UDP socket."""
+def check(sock: "socket.socket") -> None:
+    """Raise TypeError or ValueError for what is no UDP socket."""
     try:
         kind = _type(sock)
     except TypeError:
@@ -77,6 +84,11 @@ def descriptor(sock: "socket.socket") -> int:
     if kind != SOCK_DGRAM:
         message = f"sock is {sock!r}; it must be a UDP socket"
         raise TypeError(message) if kind is None else ValueError(message)
+
+
+def descriptor(sock: "socket.socket") -> int:
+    """The number of an open UDP socket."""
+    check(sock)
     number = sock.fileno()
     if number < 0:
         raise OSError(errno.EBADF, "the socket is closed")
@@ -92,8 +104,16 @@ def family(sock: "socket.socket") -> int:
 
 
 def nanoseconds(timeout: float | None) -> int:
-    """A socket's timeout, as C has it."""
-    return _FOR_EVER if timeout is None else min(int(timeout * _NS), 2**62)
+    """Seconds that a socket or a caller waits at most, as C has them."""
+    if timeout is None:
+        return _FOR_EVER
+    if not isinstance(timeout, (int, float)):
+        message = f"timeout must be a number, not {type(timeout).__name__}"
+        raise TypeError(message)
+    if not timeout >= 0:  # nor is a NaN
+        message = f"timeout is {timeout}; it must be at least 0"
+        raise ValueError(message)
+    return int(min(timeout * _NS, 2**62))
 
 
 def native_address(sock: "socket.socket", address: Address | None) -> bytes | None:
@@ -101,22 +121,23 @@ def native_address(sock: "socket.socket", address: Address | None) -> bytes | No
     if address is None:
         return None
     try:
-        return _resolved(family(sock), tuple(address))
-    except TypeError as error:
+        named: bool = "%" in address[0]  # an interface, which may get another number
+        resolve: Callable[..., bytes] = _resolve if named else _resolved
+        return resolve(family(sock), tuple(address))
+    except (TypeError, LookupError) as error:
         message = f"address is {address!r}; it must be (host, port), or with IPv6 (host, port, flow info, scope)"
         raise TypeError(message) from error
 
 
-@functools.lru_cache(maxsize=1024)
-def _resolved(of_family: int, address: Address) -> bytes:
+def _resolve(of_family: int, address: Address) -> bytes:
     import socket
 
     if of_family not in _INTERNET:
         message = f"sock has address family {of_family}; it must be IPv4 or IPv6"
         raise ValueError(message)
-    host, port, flow_info, scope_id = (*address, 0, 0)[:4]
-    if not isinstance(host, str) or len(address) not in ((2,) if of_family == AF_INET else (2, 3, 4)):
+    if len(address) not in ((2,) if of_family == AF_INET else (2, 3, 4)) or not isinstance(address[0], str):
         raise TypeError
+    host, port, flow_info, scope_id = (*address, 0, 0)[:4]
     buffers.integer("address port", port, 0, 0xFFFF)
     flags = socket.AI_NUMERICHOST | (getattr(socket, "AI_V4MAPPED", 0) if of_family == AF_INET6 else 0)
     try:
@@ -131,6 +152,9 @@ def _resolved(of_family: int, address: Address) -> bytes:
     buffers.integer("address flow info", flow_info, 0, 0xFFFFF)
     buffers.integer("address scope", scope_id, 0, 0xFFFF_FFFF)
     return ADDRESS.pack(number, flow_info, scope_id or found[3], port, 6, 0)
+
+
+_resolved: Final = functools.lru_cache(maxsize=1024)(_resolve)
 
 
 def native_rate(rate: float | None) -> float:
@@ -159,7 +183,8 @@ class Progress(NamedTuple):
     """When the next packet of a paced sending is due."""
     wait_ns: int
     """How long that is from now."""
-    system_calls: int
+    timeout_ns: int
+    """What is left of the socket's timeout."""
 
 
 class Sending:
@@ -178,6 +203,7 @@ class Sending:
         self._sealed = sealed
         self._ends = ends
         self._sock = sock
+        check(sock)
         self._address = native_address(sock, address)
         self._rate = native_rate(rate)
 
@@ -187,11 +213,15 @@ class Sending:
         return descriptor(self._sock)
 
     def step(self, start: int, timeout_ns: int, due_ns: int = 0, *, sleeps: bool = True) -> Progress:
-        """One native call. Raises nothing that the wire has caused."""
+        """One native call. Raises nothing that the wire has caused, nor for a socket that was closed meanwhile."""
+        number = self._sock.fileno()
+        if number < 0:
+            return Progress(0, lib.DV_STOP_ERROR, errno.EBADF, 0, 0, 0)
         method = method_of(self._sock)
         address_id = 0 if self._address is None else id(self._address)
+        told: list[bytes] = []
         result = _send(
-            descriptor(self._sock),
+            number,
             address_id,
             id(self._sealed),
             id(self._ends),
@@ -201,11 +231,9 @@ class Sending:
             self._rate,
             due_ns,
             sleeps,
+            id(told),
         )
-        if result < _NOT_IN_FULL:
-            message = "the burst has no packets in its buffer, or its buffer is gone"
-            raise ValueError(message)
-        return read_progress(self._sock)
+        return read_progress(self._sock, result, told)
 
     def run(self, start: int, first: Progress | None = None) -> int:
         """Until all packets left or something stopped them: how many did.
@@ -220,17 +248,27 @@ class Sending:
             if progress.stop != lib.DV_STOP_INTERRUPTED:
                 break
             # Signal handlers have run by now, between two calls.
-            timeout_ns, due_ns, progress = int(lib.dv_python_sending().timeout_ns), progress.due_ns, None
+            timeout_ns, due_ns, progress = progress.timeout_ns, progress.due_ns, None
         if not sent:
             raise_for(progress)
         return sent
 
 
-def read_progress(sock: "socket.socket") -> Progress:
-    """Read what became of this thread's last sending."""
-    done = lib.dv_python_sending()
+def read_progress(sock: "socket.socket", result: int, told: list[bytes]) -> Progress:
+    """Read what became of a native call: its result and, where that is not all, what it told last.
+
+    Raises ValueError where the burst was none, and MemoryError.
+    """
+    if result >= 0:
+        return Progress(result, lib.DV_STOP_DONE, 0, 0, 0, 0)
+    if result == _NO_BURST:
+        message = "the burst has no packets in its buffer, or its buffer is gone"
+        raise ValueError(message)
+    if result < _NO_BURST:
+        raise MemoryError
+    done = ffi.from_buffer("dv_sending *", told[-1])
     remember(sock, done.method)
-    return Progress(done.sent, done.stop, done.error, done.due_ns, done.wait_ns, done.system_calls)
+    return Progress(done.sent, done.stop, done.error, done.due_ns, done.wait_ns, done.timeout_ns)
 
 
 def raise_for(progress: Progress) -> None:
@@ -254,13 +292,14 @@ def send(
     if start:
         buffers.integer("start", start, 0, len(ends) // buffers.SIZE_LEN)
     if rate is None:  # the short way: nearly always all packets leave at once
+        number = descriptor(sock)
         native = None if address is None else native_address(sock, address)
         address_id = 0 if native is None else id(native)
         timeout_ns = nanoseconds(sock.gettimeout())
-        number = descriptor(sock)
-        sent: int = _send(number, address_id, id(sealed), id(ends), start, timeout_ns, method_of(sock), 0.0, 0, 1)
+        method = method_of(sock)
+        told: list[bytes] = []
+        sent: int = _send(number, address_id, id(sealed), id(ends), start, timeout_ns, method, 0.0, 0, 1, id(told))
         if sent >= 0:
             return sent
-        if sent == _NOT_IN_FULL:
-            return Sending(sealed, ends, sock, address, None).run(start, read_progress(sock))
+        return Sending(sealed, ends, sock, address, None).run(start, read_progress(sock, sent, told))
     return Sending(sealed, ends, sock, address, rate).run(start)

@@ -20,11 +20,12 @@ _loops: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiters]" = weakr
 async def ready(number: int, *, to_send: bool) -> None:
     """Until a socket, by its number, can be written to, or has something to read."""
     loop = asyncio.get_running_loop()
-    waiters, key = _loops.setdefault(loop, {}), (number, to_send)
+    waiters, key = _waiters_of(loop), (number, to_send)
     here = waiters.setdefault(key, [])
-    if not here:
-        add = loop.add_writer if to_send else loop.add_reader
-        add(number, _wake, loop, key)
+    if here:  # of a socket that may have been closed since, and its number be another's: asked for anew
+        _ignore(loop, key)
+    add = loop.add_writer if to_send else loop.add_reader
+    add(number, _wake, loop, waiters, key)
     future = loop.create_future()
     here.append(future)
     try:
@@ -33,18 +34,33 @@ async def ready(number: int, *, to_send: bool) -> None:
         if waiters.get(key) is here:  # not woken, but cancelled
             here.remove(future)
             if not here:
-                _forget(loop, key)
+                _forget(loop, waiters, key)
 
 
-def _forget(loop: asyncio.AbstractEventLoop, key: tuple[int, bool]) -> "list[asyncio.Future[None]]":
+def _waiters_of(loop: asyncio.AbstractEventLoop) -> _Waiters:
+    """Who waits on this loop. Loops that were closed while somebody waited are let go of."""
+    if loop not in _loops:
+        for known in _loops.keyrefs():
+            other = known()
+            if other is not None and other.is_closed():
+                _loops.pop(other, None)
+        _loops[loop] = {}
+    return _loops[loop]
+
+
+def _ignore(loop: asyncio.AbstractEventLoop, key: tuple[int, bool]) -> None:
     number, to_send = key
     remove = loop.remove_writer if to_send else loop.remove_reader
     remove(number)
-    return _loops[loop].pop(key)
 
 
-def _wake(loop: asyncio.AbstractEventLoop, key: tuple[int, bool]) -> None:
-    for future in _forget(loop, key):
+def _forget(loop: asyncio.AbstractEventLoop, waiters: _Waiters, key: tuple[int, bool]) -> "list[asyncio.Future[None]]":
+    _ignore(loop, key)
+    return waiters.pop(key)
+
+
+def _wake(loop: asyncio.AbstractEventLoop, waiters: _Waiters, key: tuple[int, bool]) -> None:
+    for future in _forget(loop, waiters, key):
         if not future.done():
             future.set_result(None)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, overload
 
 from dvcrypto import _sending
 from dvcrypto._arrivals import Address
-from dvcrypto._buffers import numbers
+from dvcrypto._buffers import integer, numbers
 
 if TYPE_CHECKING:
     import socket
@@ -82,7 +82,8 @@ class Burst(Sequence[memoryview]):
         """
         from dvcrypto._waiting import send
 
-        return await send(_sending.Sending(self._sealed, self._ends, sock, address, rate), start)
+        first = integer("start", start, 0, len(self))
+        return await send(_sending.Sending(self._sealed, self._ends, sock, address, rate), first)
 
     def tolist(self) -> list[bytes]:
         """A copy of every packet."""

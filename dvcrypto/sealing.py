@@ -319,6 +319,7 @@ class RtpStream:
         """
         data = buffers.read("frame", frame)
         step = buffers.integer("advance", advance, 0, 0xFFFF_FFFF)
+        number = _sending.descriptor(sock)
         native = None if address is None else _sending.native_address(sock, address)
         pace = 0.0 if rate is None else _sending.native_rate(rate)
         sealed: list[bytes] = []
@@ -328,7 +329,7 @@ class RtpStream:
             native_packetizer(packetizer),
             id(data),
             step,
-            _sending.descriptor(sock),
+            number,
             0 if native is None else id(native),
             _sending.nanoseconds(sock.gettimeout()),
             _sending.method_of(sock),
@@ -337,11 +338,11 @@ class RtpStream:
         )
         if sent < _SEALED_ONLY:
             self._raise(_NOT_SEALED - sent)
-        burst = Burst(*sealed)
+        burst = Burst(*sealed[:2])
         if sent == _SEALED_ONLY:
             sending = _sending.Sending(sealed[0], sealed[1], sock, address, rate)
             try:
-                sent = sending.run(0, _sending.read_progress(sock))
+                sent = sending.run(0, _sending.read_progress(sock, sent, sealed))
             except OSError as error:
                 error.burst = burst  # type: ignore[attr-defined]
                 raise

@@ -4,7 +4,7 @@ import errno
 import os
 import time
 import weakref
-from _thread import allocate_lock
+from _thread import RLock
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from dvcrypto import _buffers as buffers
@@ -64,23 +64,25 @@ class Receiver:
         if not isinstance(opener, Opener):
             message = f"opener must be an Opener, not {type(opener).__name__}"
             raise TypeError(message)
-        slot_len = buffers.integer("max_packet", max_packet, 1, buffers.PACKET_MAX_LEN)
+        longest = buffers.integer("max_packet", max_packet, 1, buffers.PACKET_MAX_LEN)
         number = descriptor(sock)
         if timestamps:
             error = lib.dv_wire_set(number, lib.DV_OPTION_TIMESTAMPS, 1)
             if error:
                 raise OSError(error, f"the socket has no timestamps: {os.strerror(error)}")
         self._method = best_method
-        self._gro = bool(gro) and best_method == lib.DV_WIRE_GSO
-        self._gro = self._gro and lib.dv_wire_set(number, lib.DV_OPTION_GRO, 1) == 0
+        wanted = bool(gro) and best_method == lib.DV_WIRE_GSO
+        # Another may have left it on, and there would be no room for several packets as one.
+        self._gro = lib.dv_wire_set(number, lib.DV_OPTION_GRO, wanted) == 0 and wanted
         made: list[object] = []
-        if lib.dv_python_receiver(_SLOT_MAX_LEN if self._gro else slot_len, _SLOTS, id(made)) != lib.DV_DONE:
+        slot_len = _SLOT_MAX_LEN if self._gro else longest
+        if lib.dv_python_receiver(slot_len, _SLOTS, longest, id(made)) != lib.DV_DONE:
             raise MemoryError
         self._owner: object = made[0]
         self._native = owned("dv_receiver", self._owner)
         self._sock = sock
         self._opener = opener
-        self._lock = allocate_lock()
+        self._lock = RLock()  # a signal handler may receive, too
         _receivers.add(self)
 
     @property
@@ -97,22 +99,25 @@ class Receiver:
         """Take in and open what is waiting, at most ``max_packets`` (1 to 1,024) of it; wait where nothing is.
 
         ``timeout`` is how long to wait, in seconds: 0 not at all, None for as long as the socket's own timeout says. An
-        empty burst means that nothing came in that time.
+        empty burst means that nothing came in that time, or that the socket was shut down for reading.
 
-        Raises OSError as socket.recv does (a refused connection, a closed socket); ValueError where opener or receiver
-        is closed. What was taken in by then is not lost, but given out by the next call.
+        Raises OSError as socket.recv does (a refused connection, a closed socket); ValueError for a number outside its
+        range, or where opener or receiver is closed. What was taken in by then is not lost, but given out by the next
+        call.
         """
         most = buffers.integer("max_packets", max_packets, 1, _PACKETS_MAX)
+        waits_ns = nanoseconds(self._sock.gettimeout() if timeout is None else timeout)
         burst = self._take(most)
         if burst is not None:
             return burst
-        waits_ns = nanoseconds(self._sock.gettimeout() if timeout is None else timeout)
         end_ns = time.monotonic_ns() + waits_ns
         while burst is None and waits_ns:
             ready = lib.dv_wire_wait(descriptor(self._sock), waits_ns)
             if ready < 0 and -ready != errno.EINTR:  # signal handlers run here, between two calls
                 raise OSError(-ready, os.strerror(-ready))
             burst = self._take(most)
+            if not ready:
+                break
             if waits_ns > 0:
                 waits_ns = max(0, end_ns - time.monotonic_ns())
         return burst or _EMPTY
@@ -127,9 +132,10 @@ class Receiver:
         from dvcrypto._waiting import ready
 
         most = buffers.integer("max_packets", max_packets, 1, _PACKETS_MAX)
+        waits_ns = nanoseconds(timeout)
         try:
-            async with asyncio.timeout(timeout if timeout != 0 else None):
-                while (burst := self._take(most)) is None and timeout != 0:
+            async with asyncio.timeout(waits_ns / 1e9 if waits_ns > 0 else None):
+                while (burst := self._take(most)) is None and waits_ns:
                     await ready(descriptor(self._sock), to_send=False)
         except TimeoutError:
             burst = self._take(most)
@@ -139,24 +145,29 @@ class Receiver:
         """What is waiting, opened; None where nothing is."""
         opened: list[bytes] = []
         with self._lock:
-            if self._native is None:
+            owner = self._owner  # read first: where it is still there, so is what it owns
+            native = self._native
+            if native is None:
                 message = "the receiver is closed"
                 raise ValueError(message)
             number = descriptor(self._sock)
-            result = _receive(self._native, self._opener._native, number, self._method, most, id(opened))
-            error = lib.dv_python_receive_error()
-        if result:
+            result = _receive(native, self._opener._native, number, self._method, most, id(opened))
+            del owner
+        if result > 0:
             raise_for(result)
-        if error:
-            raise OSError(error, os.strerror(error))
+        if result:
+            raise OSError(-result, os.strerror(-result))
         return OpenedBurst(*opened) if opened else None
 
     def close(self) -> None:
-        """Turn GRO off and let go of the memory, not of the socket. Receiving raises ValueError from then on."""
-        with self._lock:
-            if self._native is None:
-                return
-            self._native = self._owner = None
+        """Turn GRO off and let go of the memory, not of the socket. Receiving raises ValueError from then on.
+
+        Who waits for a datagram learns it when one comes, or when the time is over.
+        """
+        if self._native is None:
+            return
+        self._native = None
+        self._owner = None  # freed with the last call that works in it
         number = self._sock.fileno()
         if self._gro and number >= 0:
             lib.dv_wire_set(number, lib.DV_OPTION_GRO, 0)
@@ -185,7 +196,7 @@ _receivers: "weakref.WeakSet[Receiver]" = weakref.WeakSet()
 def _after_fork_in_child() -> None:
     """The thread that may have held a receiver's lock is not here."""
     for receiver in _receivers:
-        receiver._lock = allocate_lock()
+        receiver._lock = RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import importlib.util
 import json
 import os
@@ -14,7 +15,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import weakref
+from asyncio.trsock import TransportSocket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ import pytest
 
 import dvcrypto
 from dvcrypto import _sending
+from dvcrypto._arrivals import ADDRESS
 from dvcrypto._library import lib
 from dvcrypto.endpoint import BurstProtocol, SealedTransport, create_datagram_endpoint
 
@@ -290,6 +294,59 @@ def test_signal_handlers_run_while_a_send_waits(pair: Pair, at_once: bool) -> No
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
+def test_a_signal_handler_may_send_while_a_send_waits(pair: Pair) -> None:
+    """The handler's sending is over when the one that it interrupted reads how far it came."""
+    ours, theirs = small_socket_pair()
+    burst, tick = burst_of(pair, [1200] * 300), burst_of(pair, [5])
+    got: list[bytes] = []
+
+    def read_slowly() -> None:
+        with contextlib.suppress(TimeoutError):
+            while len(got) < 300:
+                time.sleep(0.001)
+                got.append(theirs.recv(65536))
+
+    with ours, theirs:
+        theirs.settimeout(5)
+        ours.settimeout(30)
+        reader = threading.Thread(daemon=True, target=read_slowly)
+        reader.start()
+        before = signal.signal(signal.SIGALRM, lambda *_: tick.send(pair.sender, pair.address))
+        signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+        try:
+            sent = burst.send(ours)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        reader.join()
+        assert sent == 300
+        assert got == burst.tolist()
+        assert pair.get(1) == tick.tolist()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
+@pytest.mark.parametrize("at_once", [True, False], ids=["send_frame", "send"])
+def test_a_socket_that_a_signal_handler_closes_does_not_hide_what_left(pair: Pair, at_once: bool) -> None:
+    ours, theirs = small_socket_pair()
+    with ours, theirs:
+        before = signal.signal(signal.SIGALRM, lambda *_: ours.close())
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            if at_once:
+                burst, sent = pair.stream.send_frame(ours, bytes(400 * 1168))
+            else:
+                burst = burst_of(pair, [1200] * 400)
+                sent = burst.send(ours)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        theirs.setblocking(False)
+        assert 0 < sent < 400
+        assert [theirs.recv(65536) for _ in range(sent)] == burst.tolist()[:sent]
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
 def test_signals_do_not_lengthen_a_timeout(pair: Pair) -> None:
     ours, theirs = small_socket_pair()
     with ours, theirs:
@@ -364,6 +421,18 @@ def test_a_refusal_is_remembered_for_the_socket_and_for_no_other(pair: Pair) -> 
         assert _sending.method_of(other) == lib.DV_WIRE_GSO
 
 
+def test_a_socket_wrapper_without_weak_references_sends_too(pair: Pair) -> None:
+    """There is nothing to remember a refusal by, neither its own nor another socket's."""
+    burst = burst_of(pair, [1200] * 40)
+    for refused in (True, False):
+        wrapper = TransportSocket(pair.sender)
+        wrapper.setsockopt(socket.SOL_SOCKET, 11 if LINUX else socket.SO_REUSEADDR, refused)  # SO_NO_CHECK
+        assert burst.send(wrapper, pair.address) == 40  # type: ignore[arg-type]
+        assert pair.get(40) == burst.tolist()
+        burst.send(pair.sender, pair.address)
+        pair.get(40)
+
+
 def test_sockets_that_are_none_are_refused(pair: Pair) -> None:
     burst = burst_of(pair, [10])
     closed = socket.socket(type=socket.SOCK_DGRAM)
@@ -373,8 +442,16 @@ def test_sockets_that_are_none_are_refused(pair: Pair) -> None:
     assert caught.value.errno == errno.EBADF
     with socket.socket() as tcp, pytest.raises(ValueError, match="must be a UDP socket"):
         burst.send(tcp)
-    with pytest.raises((TypeError, AttributeError)):
-        burst.send(5)  # type: ignore[arg-type]
+    for none in (5, None, "udp"):
+        for call in (
+            lambda: burst.send(none),  # type: ignore[arg-type]  # noqa: B023
+            lambda: burst.send(none, pair.address, rate=1e6),  # type: ignore[arg-type]  # noqa: B023
+            lambda: pair.stream.send_frame(none, b"frame", pair.address),  # type: ignore[arg-type]  # noqa: B023
+            lambda: asyncio.run(burst.send_async(none, pair.address)),  # type: ignore[arg-type]  # noqa: B023
+        ):
+            with pytest.raises(TypeError, match=f"sock is {none!r}; it must be a UDP socket"):
+                call()
+    assert pair.stream.sequence == 0
 
 
 @pytest.mark.parametrize(
@@ -386,7 +463,7 @@ def test_sockets_that_are_none_are_refused(pair: Pair) -> None:
         (("::1", 5), ValueError, "address host is '::1'"),
         (("127.0.0.1", 65536), ValueError, "address port is 65536"),
         (("127.0.0.1", "5"), TypeError, "address is"),
-        (("127.0.0.1",), ValueError, "not enough|address is"),
+        (("127.0.0.1",), TypeError, "address is"),
         (("127.0.0.1", 5, 0), TypeError, "address is"),
         ("127.0.0.1:5", TypeError, "address is"),
         (5, TypeError, "address is 5"),
@@ -395,6 +472,18 @@ def test_sockets_that_are_none_are_refused(pair: Pair) -> None:
 def test_addresses_that_are_none_are_named(pair: Pair, address: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         burst_of(pair, [10]).send(pair.sender, address)
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
+def test_an_interface_that_was_made_anew_is_looked_up_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    scopes = []
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+        for number in (7, 8):
+            found = [(socket.AF_INET6, socket.SOCK_DGRAM, 17, "", ("fe80::1%dv0", 9, 0, number))]
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_, found=found, **__: found)
+            native = _sending.native_address(sender, ("fe80::1%dv0", 9))
+            scopes.append(ADDRESS.unpack(native)[2] if native else None)
+    assert scopes == [7, 8]
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
@@ -483,21 +572,21 @@ def gather(receiver: dvcrypto.Receiver, count: int) -> list[dvcrypto.Status]:
 
 
 @by_every_method
-def test_a_datagram_longer_than_there_is_room_for_is_truncated(pair: Pair) -> None:
-    with dvcrypto.Receiver(pair.receiver, pair.opener, max_packet=500, gro=False) as receiver:
+@pytest.mark.parametrize("gro", [True, False], ids=["GRO", "no GRO"])
+def test_a_datagram_longer_than_there_is_room_for_is_truncated(pair: Pair, gro: bool) -> None:
+    with dvcrypto.Receiver(pair.receiver, pair.opener, max_packet=500, gro=gro) as receiver:
         good = burst_of(pair, [400, 468])
         good.send(pair.sender, pair.address)
-        burst_of(pair, [469]).send(pair.sender, pair.address)
-        burst_of(pair, [100]).send(pair.sender, pair.address)
+        burst_of(pair, [469, 469, 100]).send(pair.sender, pair.address)
         bursts: list[dvcrypto.OpenedBurst] = []
-        while sum(map(len, bursts)) < 4:
+        while sum(map(len, bursts)) < 5:
             bursts.append(receiver.receive(timeout=5))
         statuses = [str(status) for burst in bursts for status in burst.statuses]
-        assert statuses == ["ok", "ok", "truncated", "ok"]
+        assert statuses == ["ok", "ok", "truncated", "truncated", "ok"]
         reasons = [burst.reason(i) for burst in bursts for i in range(len(burst))]
         assert reasons[2]
         assert "is a datagram of 501 bytes or more; the receiver has room for 500" in reasons[2]
-        assert pair.opener.stats.truncated == 1
+        assert pair.opener.stats.truncated == 2
 
 
 def test_a_receiver_waits_as_long_as_it_is_told(pair: Pair) -> None:
@@ -512,6 +601,44 @@ def test_a_receiver_waits_as_long_as_it_is_told(pair: Pair) -> None:
         pair.receiver.setblocking(True)
         threading.Timer(0.05, lambda: burst_of(pair, [9]).send(pair.sender, pair.address)).start()
         assert len(receiver.receive()) == 1
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error", "message"),
+    [
+        (-0.5, ValueError, "timeout is -0.5; it must be at least 0"),
+        (float("nan"), ValueError, "timeout is nan; it must be at least 0"),
+        ("1", TypeError, "timeout must be a number, not str"),
+    ],
+)
+def test_a_timeout_that_is_none_is_refused(pair: Pair, timeout: Any, error: type[Exception], message: str) -> None:
+    with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+        burst_of(pair, [9]).send(pair.sender, pair.address)
+        with pytest.raises(error, match=message):
+            receiver.receive(timeout=timeout)
+        with pytest.raises(error, match=message):
+            asyncio.run(receiver.receive_async(timeout=timeout))
+        assert len(receiver.receive(timeout=5)) == 1
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e300, 10**400], ids=["inf", "1e300", "10**400"])
+def test_a_timeout_may_be_longer_than_anyone_lives(pair: Pair, runner: asyncio.Runner, timeout: float) -> None:
+    with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+        threading.Timer(0.05, lambda: burst_of(pair, [9]).send(pair.sender, pair.address)).start()
+        assert len(receiver.receive(timeout=timeout)) == 1
+        threading.Timer(0.05, lambda: burst_of(pair, [9]).send(pair.sender, pair.address)).start()
+        assert len(runner.run(receiver.receive_async(timeout=timeout))) == 1
+
+
+@on_linux
+def test_a_socket_that_is_shut_down_for_reading_is_not_waited_for(pair: Pair) -> None:
+    """It is always ready and has nothing: a receiver would ask it for ever."""
+    pair.connect()
+    with dvcrypto.Receiver(pair.sender, pair.opener) as receiver:
+        threading.Timer(0.05, lambda: pair.sender.shutdown(socket.SHUT_RD)).start()
+        began = time.monotonic()
+        assert not receiver.receive(timeout=30)
+        assert time.monotonic() - began < 25
 
 
 def test_times_are_the_kernels(pair: Pair) -> None:
@@ -547,12 +674,28 @@ def test_a_closed_opener_loses_nothing_and_a_closed_receiver_says_so(pair: Pair)
     other.close()
 
 
+def test_a_signal_handler_may_receive_and_close(pair: Pair) -> None:
+    receiver = dvcrypto.Receiver(pair.receiver, pair.opener)
+    burst_of(pair, [30]).send(pair.sender, pair.address)
+    with receiver._lock:  # as a handler finds it that came in between
+        assert len(receiver.receive(timeout=5)) == 1
+        receiver.close()
+
+
 def test_closing_turns_gro_off(pair: Pair) -> None:
     with dvcrypto.Receiver(pair.receiver, pair.opener):
         pass
     burst = burst_of(pair, [1000] * 5)
     burst.send(pair.sender, pair.address)
     assert pair.get(5) == burst.tolist()
+
+
+def test_what_another_has_left_on_is_turned_off_where_there_is_no_room_for_it(pair: Pair) -> None:
+    left_on = dvcrypto.Receiver(pair.receiver, pair.opener)
+    with dvcrypto.Receiver(pair.receiver, pair.opener, gro=False) as receiver:
+        burst_of(pair, [1000] * 5).send(pair.sender, pair.address)
+        assert gather(receiver, 5) == [dvcrypto.Status.OK] * 5
+    left_on.close()
 
 
 @pytest.mark.parametrize(
@@ -701,6 +844,71 @@ def test_a_cancelled_coroutine_leaves_nothing_behind(pair: Pair, runner: asyncio
     runner.run(main())
 
 
+def test_a_coroutine_sends_from_a_start_within_the_burst(pair: Pair, runner: asyncio.Runner) -> None:
+    burst = burst_of(pair, [500] * 10)
+    assert runner.run(burst.send_async(pair.sender, pair.address, start=7)) == 3
+    assert pair.get(3) == burst.tolist()[7:]
+    for wrong in (-1, 11, 2**70):
+        with pytest.raises(ValueError, match=f"start is {wrong}; it must be from 0 to 10"):
+            runner.run(burst.send_async(pair.sender, pair.address, start=wrong))
+
+
+def test_a_coroutine_waits_for_its_own_socket_where_the_number_was_anothers(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        first = socket.socket(type=socket.SOCK_DGRAM)
+        with dvcrypto.Receiver(first, pair.opener) as one:
+            left_behind = asyncio.create_task(one.receive_async())
+            await asyncio.sleep(0.01)
+            number = first.fileno()
+            first.close()
+            with socket.socket(type=socket.SOCK_DGRAM) as second, dvcrypto.Receiver(second, pair.opener) as two:
+                assert second.fileno() == number
+                second.bind(("127.0.0.1", 0))
+                waiting = asyncio.create_task(two.receive_async())
+                await asyncio.sleep(0.01)
+                burst_of(pair, [9]).send(pair.sender, second.getsockname())
+                assert len(await asyncio.wait_for(waiting, 5)) == 1
+                with pytest.raises(OSError, match="the socket is closed"):
+                    await asyncio.wait_for(left_behind, 5)
+
+    runner.run(main())
+
+
+@on_linux
+def test_a_coroutine_whose_socket_is_closed_meanwhile_tells_what_left(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        ours, theirs = small_socket_pair()
+        with ours, theirs:
+            ours.setblocking(False)
+            burst = burst_of(pair, [1200] * 400)
+            sending = asyncio.create_task(burst.send_async(ours, rate=20e6))
+            await asyncio.sleep(0.01)
+            ours.close()
+            sent = await asyncio.wait_for(sending, 5)
+            assert 0 < sent < 400
+            assert [theirs.recv(65536) for _ in range(sent)] == burst.tolist()[:sent]
+
+    runner.run(main())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_loops_that_were_closed_while_somebody_waited_are_let_go_of(pair: Pair) -> None:
+    def leave_waiting() -> "weakref.ref[asyncio.AbstractEventLoop]":
+        loop = asyncio.SelectorEventLoop()
+        loop.set_exception_handler(lambda *_: None)  # a task was pending, as it should be
+        task = loop.create_task(dvcrypto.Receiver(pair.receiver, pair.opener).receive_async())
+        loop.call_soon(loop.call_soon, loop.stop)
+        loop.run_forever()
+        loop.close()
+        assert not task.done()
+        return weakref.ref(loop)
+
+    left = [leave_waiting() for _ in range(3)]
+    asyncio.run(dvcrypto.Receiver(pair.receiver, pair.opener).receive_async(timeout=0.01))
+    gc.collect()
+    assert [loop() for loop in left] == [None] * 3
+
+
 class Bursts(BurstProtocol):
     def __init__(self) -> None:
         self.packets: list[bytes] = []
@@ -759,6 +967,198 @@ def test_a_transport_takes_the_place_of_asyncios(pair: Pair, runner: asyncio.Run
         await asyncio.sleep(0.01)
         assert pair.receiver.fileno() == pair.sender.fileno() == -1
         here.sendto(b"after the end", back)
+
+    runner.run(main())
+
+
+class Watched(asyncio.DatagramProtocol):
+    """Counts what it is told; ``reaction`` is called with the name of what that was."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.faults: list[Exception | None] = []
+        self.reaction: Callable[[str], object] = lambda _: None
+
+    def tell(self, name: str) -> None:
+        self.told.append(name)
+        self.reaction(name)
+
+    def datagram_received(self, *_: Any) -> None:
+        self.tell("datagram")
+
+    def error_received(self, _: Exception) -> None:
+        self.tell("error")
+
+    def pause_writing(self) -> None:
+        self.tell("pause")
+
+    def resume_writing(self) -> None:
+        self.tell("resume")
+
+    def connection_lost(self, fault: Exception | None) -> None:
+        self.faults.append(fault)
+
+
+def fail(_: str) -> None:
+    message = "a protocol's own fault"
+    raise RuntimeError(message)
+
+
+def collect_faults() -> list[Any]:
+    """What the running loop is told of."""
+    faults: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context["exception"]))
+    return faults
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def test_what_a_protocol_raises_for_one_packet_takes_no_other_with_it(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        faults = collect_faults()
+        transport, protocol = await create_datagram_endpoint(Watched, pair.opener, pair.receiver)
+        protocol.reaction = fail
+        burst_of(pair, [100] * 10).send(pair.sender, pair.address)
+        await until(lambda: len(protocol.told) == 10)
+        assert len(faults) == 10
+        transport.abort()
+
+    runner.run(main())
+
+
+def test_behind_its_close_a_transport_hands_on_nothing(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        transport, protocol = await create_datagram_endpoint(Watched, pair.opener, pair.receiver)
+        protocol.reaction = lambda _: transport.close()
+        burst_of(pair, [100] * 10).send(pair.sender, pair.address)
+        await until(lambda: protocol.faults)
+        assert protocol.told == ["datagram"]
+
+    runner.run(main())
+
+
+def test_a_closed_opener_aborts_its_transport(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        _, protocol = await create_datagram_endpoint(Watched, pair.opener, pair.receiver)
+        pair.opener.close()
+        burst_of(pair, [100]).send(pair.sender, pair.address)
+        await until(lambda: protocol.faults)
+        assert [str(fault) for fault in protocol.faults] == ["the opener is closed"]
+        assert pair.receiver.fileno() == -1
+
+    runner.run(main())
+
+
+def too_long_for_the_path(pair: Pair) -> dvcrypto.Burst:
+    pair.sender.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER, IP_PMTUDISC_DO: never in pieces
+    return dvcrypto.Burst(bytes(2 * 100 + 65535), ends_of([100, 100, 65535]))
+
+
+@on_linux
+@pytest.mark.parametrize("rate", [None, 1e8])
+def test_an_error_in_the_middle_of_a_burst_is_told(pair: Pair, runner: asyncio.Runner, rate: float | None) -> None:
+    async def main() -> None:
+        transport, protocol = await create_datagram_endpoint(Watched, pair.opener, pair.sender)
+        transport.send_burst(too_long_for_the_path(pair), pair.address, rate=rate)
+        await until(lambda: protocol.told)
+        assert protocol.told == ["error"]
+        assert transport.get_write_buffer_size() == 0
+        transport.abort()
+
+    runner.run(main())
+    assert len(pair.get(2)) == 2
+
+
+@on_linux
+def test_a_protocol_that_raises_does_not_stop_its_transport(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        faults = collect_faults()
+        transport, protocol = await create_datagram_endpoint(Watched, pair.opener, pair.sender)
+        protocol.reaction = fail
+        for _ in range(5):
+            transport.send_burst(too_long_for_the_path(pair), pair.address)
+        transport.close()
+        await until(lambda: protocol.faults)
+        assert protocol.told.count("error") == 5
+        assert [name for name in protocol.told if name != "error"] == ["pause", "resume"]
+        assert len(faults) == 7
+
+    runner.run(main())
+
+
+@on_linux
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_transport_ends_once_however_it_is_ended(pair: Pair, runner: asyncio.Runner, cancelled: bool) -> None:
+    """By its protocol when it is told of an error, or by whoever cancels all tasks and then closes it."""
+
+    async def main() -> None:
+        transport, protocol = await create_datagram_endpoint(Watched, pair.opener, pair.sender)
+        protocol.reaction = lambda _: transport.abort()
+        transport.send_burst(too_long_for_the_path(pair), pair.address)
+        if cancelled:
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            transport.close()
+        await until(lambda: protocol.faults)
+        await asyncio.sleep(0.01)
+        assert protocol.faults == [None]
+        assert pair.sender.fileno() == -1
+
+    runner.run(main())
+
+
+@on_linux
+def test_a_buffer_may_be_used_again_while_its_burst_is_queued(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        ours, theirs = small_socket_pair()
+        with theirs:
+            transport, _ = await create_datagram_endpoint(Watched, pair.opener, ours)
+            out = bytearray(500_000)
+            burst = pair.sealer.seal_burst_into([HEADER + bytes(1168)] * 400, out)
+            sealed = burst.tolist()
+            transport.send_burst(burst)
+            out[:] = bytes(len(out))
+            theirs.setblocking(False)
+            got: list[bytes] = []
+
+            def came() -> bool:
+                with contextlib.suppress(BlockingIOError):
+                    got.append(theirs.recv(65536))
+                return len(got) == 400
+
+            await until(came)
+            assert got == sealed
+            transport.abort()
+
+    runner.run(main())
+
+
+def test_an_endpoint_that_nobody_waited_for_is_closed(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        made = asyncio.create_task(create_datagram_endpoint(Watched, pair.opener, pair.receiver))
+        await asyncio.sleep(0)
+        made.cancel()
+        await asyncio.wait([made])
+        await asyncio.sleep(0.01)
+        assert made.cancelled()
+        assert pair.receiver.fileno() == -1
+
+    runner.run(main())
+
+
+def test_a_transport_knows_its_peer(pair: Pair, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        transport, _ = await create_datagram_endpoint(Watched, pair.opener, pair.connect().sender)
+        assert transport.get_extra_info("peername") == pair.address
+        transport.abort()
+        with socket.socket() as tcp:
+            with pytest.raises(ValueError, match="must be a UDP socket"):
+                await create_datagram_endpoint(Watched, pair.opener, tcp)
+            assert tcp.getblocking()
 
     runner.run(main())
 

@@ -381,7 +381,7 @@ static dv_result make_aead(thing *made)
 
 static dv_result make_receiver(thing *made)
 {
-    made->receiver = dv_receiver_new(2048, 64);
+    made->receiver = dv_receiver_new(2048, 64, 2048);
     return made->receiver ? DV_DONE : DV_ERROR_MEMORY;
 }
 

@@ -225,6 +225,7 @@ static void send_once(dv_sending *sending)
     uint32_t before = kernel.next;
     size_t calls = kernel.calls;
     uint8_t method = sending->method;
+    int64_t timeout_ns = sending->timeout_ns;
     kernel.may_sleep = sending->sleeps || sending->timeout_ns != 0;
     host_record *host = host_watch(random_bool() ? 1 : 100000);
     CHECK(dv_wire_send(sending) == DV_DONE);
@@ -236,7 +237,10 @@ static void send_once(dv_sending *sending)
     CHECK((sending->stop == DV_STOP_DONE) == (kernel.next == kernel.packet_count));
     CHECK((sending->stop == DV_STOP_ERROR) == (sending->error != 0));
     CHECK(sending->method <= method);
-    CHECK(sending->stop != DV_STOP_FULL || sending->timeout_ns == 0);
+    CHECK(sending->stop != DV_STOP_FULL || timeout_ns == 0);
+    CHECK(sending->stop != DV_STOP_TIMEOUT || timeout_ns > 0);
+    /* What is left of a timeout goes on behind a signal; 0 would be a socket that may not wait. */
+    CHECK(sending->stop != DV_STOP_INTERRUPTED || timeout_ns == 0 || sending->timeout_ns != 0);
 }
 
 static void script_lens(size_t *lens, size_t count)
@@ -550,7 +554,7 @@ static void wire_receives(void)
     CHECK(dv_opener_new(&opener, DV_MODE_AES256_GCM, key, 0) == DV_DONE);
     for (int i = 0; i < 2000; i++) {
         size_t count = 1 + random_below(PACKETS_MAX - 1);
-        dv_receiver *receiver = dv_receiver_new(1000, 1 + random_below(16));
+        dv_receiver *receiver = dv_receiver_new(1000, 1 + random_below(16), 1000);
         begin_case();
         queue_begin(sealer, count);
         queue.trouble = random_bool() ? 0 : 2 + random_below(8);
@@ -559,7 +563,7 @@ static void wire_receives(void)
     }
     dv_opener_close(opener);
     begin_case();
-    dv_receiver *receiver = dv_receiver_new(1000, 4);
+    dv_receiver *receiver = dv_receiver_new(1000, 4, 1000);
     dv_batch batch, again;
     dv_opened opened[4];
     size_t ends[4];
@@ -572,7 +576,8 @@ static void wire_receives(void)
     CHECK(again.count == batch.count && again.len == batch.len);
     dv_receiver_free(receiver);
     dv_receiver_free(NULL);
-    CHECK(!dv_receiver_new(0, 1) && !dv_receiver_new(1, 0) && !dv_receiver_new(65537, 1) && !dv_receiver_new(1, 1025));
+    CHECK(!dv_receiver_new(0, 1, 1) && !dv_receiver_new(1, 0, 1) && !dv_receiver_new(65537, 1, 1));
+    CHECK(!dv_receiver_new(1, 1025, 1) && !dv_receiver_new(1, 1, 0) && !dv_receiver_new(1, 1, 2));
     dv_sealer_free(sealer);
     dv_opener_free(opener);
 }
