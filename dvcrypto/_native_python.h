@@ -395,7 +395,6 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
 {
     PyObject *address = (PyObject *)address_id, *ends = (PyObject *)ends_id;
     Py_buffer packets;
-    uint8_t *written;
     dv_sending sending = {0};
     if (!PyBytes_CheckExact(ends) || !hold((PyObject *)sealed_id, &packets))
         return -2;
@@ -419,17 +418,16 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
         return -2;
     if (sending.stop == DV_STOP_DONE && sending.method == method)
         return (int64_t)sending.sent;
-    PyObject *told = new_bytes(sizeof sending, &written);
+    uint8_t *told = append_new(list_id, sizeof sending);
     if (!told)
         return -2 - DV_ERROR_MEMORY;
-    memcpy(written, &sending, sizeof sending);
-    result = give(list_id, told);
-    return result == DV_DONE ? -1 : -2 - (int64_t)result;
+    memcpy(told, &sending, sizeof sending);
+    return -1;
 }
 
 /*
  * Seal a frame as dv_python_seal_frame does, with the marker, and send it as dv_python_send does. Where sealing failed,
- * nothing was appended and nothing sent.
+ * nothing was sent.
  */
 static int64_t dv_python_send_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, uintptr_t frame_id,
                                     uint32_t advance, intptr_t socket, uintptr_t address_id, int64_t timeout_ns,
