@@ -8,6 +8,7 @@ CSRC := $(wildcard csrc/*.c)
 HEADERS := $(wildcard csrc/*.h csrc/tests/*.h)
 CTESTS := $(wildcard csrc/tests/*.c)
 CFLAGS ?= -O2 -g
+MINUTES ?= 10
 CTESTS_IN_FRONT := -include csrc/tests/faulty.h
 WARNINGS := -std=c11 -Wall -Wextra -Werror -Wpedantic
 NATIVE := $(CSRC) $(wildcard csrc/*.h) csrc/native.map dvcrypto/_build_native.py dvcrypto/_native_python.h
@@ -21,7 +22,7 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c dropin coverage mutation bench bench-engines lint format clean
+.PHONY: help demo test test-c soak dropin coverage mutation bench bench-engines lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -35,6 +36,9 @@ test: test-c $(VENV)/.ready ## Run all tests
 
 test-c: build/test_csrc ## Run the C layer's own tests, without Python
 	@build/test_csrc
+
+soak: $(VENV)/.ready ## 1,000 sealers and openers at work in threads for MINUTES=10; SOAK_ARGS=--json
+	@$(BIN)/python tests/soak.py --minutes $(MINUTES) $(SOAK_ARGS)
 
 dropin: $(VENV)/.nox ## Run each library that dvcrypto drops in, end to end; DROPIN_ARGS="-s dropin-disnake" for one
 	@$(BIN)/nox $(DROPIN_ARGS)
