@@ -13,23 +13,17 @@ class Input:
         self._data = data
         self._at = 0
 
-    def __bool__(self) -> bool:
-        return self._at < len(self._data)
-
     def number(self, size: int = 1) -> int:
-        return int.from_bytes(self.bytes(size), "big")
+        return int.from_bytes(self.take(size), "big")
 
     def length(self) -> int:
         number = self.number()
         return number if number < 0xFF else self.number(2) + 64
 
-    def bytes(self, size: int) -> bytes:
+    def take(self, size: int) -> bytes:
         taken = self._data[self._at : self._at + size]
         self._at += len(taken)
         return taken + bytes(size - len(taken))
-
-    def rest(self) -> bytes:
-        return self.bytes(max(len(self._data) - self._at, 0))
 
     def choose(self, choices: Sequence[T]) -> T:
         return choices[self.number() % len(choices)]

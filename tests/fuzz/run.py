@@ -1,7 +1,7 @@
 """Run fuzz targets that are built: ``python tests/fuzz/run.py SECONDS [TARGET]``. ``make fuzz`` builds them first.
 
-What a target has found new stays in build/fuzz/corpus/TARGET and is where its next run begins; inputs that break a promise
-are kept in build/fuzz/findings.
+Inputs that reach something new stay in build/fuzz/corpus/TARGET, where the target's next run begins; those that break a
+promise are kept in build/fuzz/findings.
 """
 
 import os
@@ -24,7 +24,7 @@ LINES_SHOWN = 40
 def command(name: str) -> list[str]:
     """What runs a target, without options."""
     if TARGETS[name].suffix == ".py":
-        return [sys.executable, str(HERE / "python.py"), name]
+        return [sys.executable, str(HERE / "under_atheris.py"), name]
     return [str(BUILD / name)]
 
 
@@ -71,7 +71,8 @@ def main() -> int:
             print(f"{name} is no fuzz target; they are {', '.join(TARGETS)}")
             return 2
     seeds.write_from_vectors(BUILD / "seeds")
-    return 0 if all([run(name, seconds) for name in names]) else 1
+    found = [name for name in names if not run(name, seconds)]
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

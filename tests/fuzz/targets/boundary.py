@@ -38,7 +38,7 @@ def released(data: bytes) -> memoryview:
 
 def buffer(given: Input) -> Any:
     """Bytes, in one of the forms that they come in; some of them refused."""
-    data = given.bytes(given.length() % 1500)
+    data = given.take(given.length() % 1500)
     even = data[: len(data) // 8 * 8]
     makers: list[Callable[[], Any]] = [
         lambda: data,
@@ -84,7 +84,7 @@ def anything(given: Input, depth: int = 2) -> Any:
         lambda: tuple(buffer(given) for _ in range(number % 40)),
         lambda: iter([buffer(given) for _ in range(number % 5)]),
         lambda: dict.fromkeys(range(number % 5), number),
-        lambda: list(given.bytes(32)),
+        lambda: list(given.take(32)),
     ]
     return given.choose(makers)()
 
@@ -94,7 +94,7 @@ def mostly(given: Input, right: Any) -> Any:
 
 
 def packets(given: Input) -> Any:
-    return mostly(given, [mostly(given, HEADER + given.bytes(given.number() % 60)) for _ in range(given.number() % 6)])
+    return mostly(given, [mostly(given, HEADER + given.take(given.number() % 60)) for _ in range(given.number() % 6)])
 
 
 class Bed:

@@ -1,4 +1,4 @@
-"""Give a Python target to atheris: ``python tests/fuzz/python.py TARGET``, then libFuzzer's options."""
+"""Give a Python target to atheris: ``python tests/fuzz/under_atheris.py TARGET``, then libFuzzer's options."""
 
 import importlib
 import sys
