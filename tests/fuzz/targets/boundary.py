@@ -124,6 +124,7 @@ class Bed:
         header, payload = mostly(self.given, HEADER), buffer(self.given)
         sealed = self.sealer.seal(header, payload)
         assert self.opener.open(sealed).plain == bytes(header) + bytes(payload)
+        assert all(view.c_contiguous and view.itemsize == 1 for view in (memoryview(header), memoryview(payload)))
 
     def seal_burst(self) -> None:
         plain = packets(self.given)
