@@ -11,6 +11,12 @@ CFLAGS ?= -O2 -g
 MINUTES ?= 10
 CTESTS_IN_FRONT := -include csrc/tests/faulty.h
 WARNINGS := -std=c11 -Wall -Wextra -Werror -Wpedantic
+FUZZ_HEADERS := $(wildcard tests/fuzz/*.h)
+FUZZ_TARGETS := $(patsubst tests/fuzz/targets/%.c,%,$(wildcard tests/fuzz/targets/*.c))
+FUZZ_CC ?= clang
+FUZZ_CFLAGS := -O1 -g -DFUZZ_ASAN -fsanitize=address,undefined -fno-sanitize-recover=all
+SECONDS ?= 60
+FORMATTED = $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c tests/fuzz/*.[ch] tests/fuzz/targets/*.c) dvcrypto/_native_python.h
 NATIVE := $(CSRC) $(wildcard csrc/*.h) csrc/native.map dvcrypto/_build_native.py dvcrypto/_native_python.h
 PACKAGING := pyproject.toml setup.py MANIFEST.in
 
@@ -22,7 +28,7 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c soak dropin coverage mutation bench bench-engines lint format clean
+.PHONY: help demo test test-c soak dropin coverage mutation fuzz bench bench-engines lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -34,8 +40,9 @@ demo: $(VENV)/.ready ## Seal real RTP, send it over loopback, open and check it
 test: test-c $(VENV)/.ready ## Run all tests
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
-test-c: build/test_csrc ## Run the C layer's own tests, without Python
+test-c: build/test_csrc $(FUZZ_TARGETS:%=build/replay/%) ## Run the C layer's own tests, without Python
 	@build/test_csrc
+	@$(foreach target,$(FUZZ_TARGETS),build/replay/$(target) tests/fuzz/corpus/$(target)/* &&) true
 
 soak: $(VENV)/.ready ## 1,000 sealers and openers at work in threads for MINUTES=10; SOAK_ARGS=--json
 	@$(BIN)/python tests/soak.py --minutes $(MINUTES) $(SOAK_ARGS)
@@ -49,6 +56,9 @@ coverage: $(VENV)/.coverage ## Lines that the tests run, in C and Python; COVERA
 mutation: $(VENV)/.ready ## Plant each known fault and see a test catch it; docs/mutation.md anew
 	@$(BIN)/python tests/mutation/plant.py --table docs/mutation.md $(MUTATION_ARGS)
 
+fuzz: $(VENV)/.fuzz $(FUZZ_TARGETS:%=build/fuzz/%) ## Give each fuzz target inputs for SECONDS=60; TARGET=name for one
+	@$(BIN)/python tests/fuzz/run.py $(SECONDS) $(TARGET)
+
 bench: $(VENV)/.bench ## Benchmarks beside the limit and beside other libraries; BENCH_ARGS=--full, --json, SECTION
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
@@ -59,12 +69,12 @@ lint: $(VENV)/.lint ## Check style, types, and that the sdist is complete
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/clang-format --dry-run --Werror $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
+	@$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 	@$(BIN)/check-sdist --no-isolation
 
 format: $(VENV)/.lint ## Format the code
 	@$(BIN)/ruff format .
-	@$(BIN)/clang-format -i $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
+	@$(BIN)/clang-format -i $(FORMATTED)
 
 clean: ## Remove all that was made
 	rm -rf $(VENV) .nox build dist *.egg-info dvcrypto/_native.*so dvcrypto/_native.c
@@ -86,6 +96,28 @@ build/.system: scripts/install_system_packages.sh
 build/test_csrc: $(CSRC) $(CTESTS) $(HEADERS) Makefile build/.system build/.prefix
 	@$(CC) $(WARNINGS) $(CFLAGS) $(CTESTS_IN_FRONT) -Icsrc $(LIB_CFLAGS) $(CSRC) $(CTESTS) $(LIB_LDLIBS) -pthread -o $@
 
+build/.system-fuzz: build/.system
+	@PYTHON=$(PYTHON) FUZZ_CC=$(FUZZ_CC) scripts/install_system_packages.sh fuzz
+	@touch $@
+
+# The fuzz targets, for a fuzzer, and for whatever compiler there is to replay their corpora.
+build/fuzz/%: COMPILE = $(FUZZ_CC) $(WARNINGS) $(FUZZ_CFLAGS) -Icsrc -Itests/fuzz $(LIB_CFLAGS)
+build/replay/%: COMPILE = $(CC) $(WARNINGS) $(CFLAGS) -Icsrc -Itests/fuzz $(LIB_CFLAGS)
+
+$(CSRC:csrc/%.c=build/fuzz/%.o): build/fuzz/%.o: csrc/%.c $(HEADERS) Makefile build/.system-fuzz build/.prefix
+	@mkdir -p $(@D)
+	@$(COMPILE) -fsanitize=fuzzer-no-link -c $< -o $@
+
+$(CSRC:csrc/%.c=build/replay/%.o): build/replay/%.o: csrc/%.c $(HEADERS) Makefile build/.system build/.prefix
+	@mkdir -p $(@D)
+	@$(COMPILE) -c $< -o $@
+
+build/fuzz/%: tests/fuzz/targets/%.c $(FUZZ_HEADERS) $(CSRC:csrc/%.c=build/fuzz/%.o)
+	@$(COMPILE) -fsanitize=fuzzer $(filter %.c %.o,$^) $(LIB_LDLIBS) -pthread -o $@
+
+build/replay/%: tests/fuzz/targets/%.c tests/fuzz/replay.c $(FUZZ_HEADERS) $(CSRC:csrc/%.c=build/replay/%.o)
+	@$(COMPILE) $(filter %.c %.o,$^) $(LIB_LDLIBS) -pthread -o $@
+
 build/bench_engines: $(CSRC) $(HEADERS) benchmarks/engines.c build/.system build/.prefix
 	@$(CC) $(WARNINGS) -O2 -Icsrc $(LIB_CFLAGS) $(CSRC) benchmarks/engines.c $(LIB_LDLIBS) -pthread -o $@
 
@@ -99,6 +131,10 @@ $(VENV)/.ready: $(NATIVE) $(PACKAGING) build/.system build/.prefix
 $(VENV)/.bench: $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --group bench
 	@-$(BIN)/python -m pip install --quiet --no-deps discord-native-voice
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --group fuzz
 	@touch $@
 
 $(VENV)/.nox: $(VENV)/.ready
