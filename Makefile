@@ -28,7 +28,7 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c soak dropin coverage mutation fuzz bench bench-engines lint format clean
+.PHONY: help demo test test-c soak dropin coverage mutation fuzz bench bench-engines docs lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -64,6 +64,9 @@ bench: $(VENV)/.bench ## Benchmarks beside the limit and beside other libraries;
 
 bench-engines: build/bench_engines ## Measure where the engines of a mode cross
 	@build/bench_engines
+
+docs: $(VENV)/.docs ## Build the documentation in build/docs
+	@$(BIN)/sphinx-build -W -n --keep-going -q docs build/docs
 
 lint: $(VENV)/.lint ## Check style, types, and that the sdist is complete
 	@$(BIN)/ruff check .
@@ -139,6 +142,10 @@ $(VENV)/.fuzz: $(VENV)/.ready
 
 $(VENV)/.nox: $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --group dropin
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --group docs
 	@touch $@
 
 $(VENV)/.coverage: $(VENV)/.ready

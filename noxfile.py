@@ -20,7 +20,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = False
 
 WHEELS = Path("build", "dropin")
-TESTS_NEED = ("aiohttp", "cryptography", "dpkt", "pynacl", "pytest>=8", "pytest-timeout", "pytest-xdist")
+TESTS_NEED = ("aiohttp", "cryptography", "dpkt", "hypothesis", "pynacl", "pytest>=8", "pytest-timeout", "pytest-xdist")
 COVERAGE = "--coverage"  # an argument behind --
 PYENV = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
 INTERPRETERS = (
@@ -40,7 +40,7 @@ class Library(NamedTuple):
 
 
 LIBRARIES = (
-    Library("discord.py", ("discord.py[voice]", "discord-ext-voice-recv")),
+    Library("discord.py", ("discord.py[voice]", "discord-ext-voice-recv", "av")),  # av writes the bot's file
     Library("discord.py-self", ("discord.py-self[voice]",)),
     Library("py-cord", ("py-cord[voice]",)),
     Library("disnake", ("disnake[voice]",)),

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import runpy
 import shutil
 import socket
 import subprocess
@@ -115,6 +116,26 @@ def test_the_code_on_a_page_runs_from_its_top_to_its_end(page: Path, monkeypatch
         if isinstance(value, socket.socket):
             value.close()
     dropin.uninstall()  # what a page may have installed
+
+
+def test_every_public_name_has_its_place_in_the_reference() -> None:
+    reference = (PACKAGE.parent / "docs" / "api.md").read_text()
+    listed = re.findall(r"^\.\. auto(?:class|function|exception):: (\w+)$", reference, re.MULTILINE)
+    assert sorted(listed) == sorted([*dvcrypto.__all__, *dropin.__all__])
+
+
+def test_the_diagrams_are_those_that_the_script_draws() -> None:
+    script = PACKAGE.parent / "scripts" / "draw_diagrams.py"
+    drawings = runpy.run_path(str(script))["DRAWINGS"]
+    for name, draw in drawings.items():
+        assert (PACKAGE.parent / "docs" / name).read_text() == draw(), f"{name} is old: run {script}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_of_pages_outside_the_site_lead_somewhere(page: str) -> None:
+    """Sphinx looks after the others."""
+    links = re.findall(r"\]\(([^)#]+)", (PACKAGE.parent / page).read_text())
+    assert [link for link in links if "://" not in link and not (PACKAGE.parent / link).exists()] == []
 
 
 # Importing
