@@ -11,6 +11,7 @@ CFLAGS ?= -O2 -g
 WARNINGS := -std=c11 -Wall -Wextra -Werror -Wpedantic
 NATIVE := $(CSRC) $(wildcard csrc/*.h) csrc/native.map dvcrypto/_build_native.py dvcrypto/_native_python.h
 PACKAGING := pyproject.toml setup.py MANIFEST.in
+WHEEL_PYTHONS ?= $(PYTHON)
 
 ifdef DVCRYPTO_STATIC_PREFIX
 LIB_CFLAGS = -I$(DVCRYPTO_STATIC_PREFIX)/include
@@ -20,7 +21,7 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c dropin bench bench-engines lint format clean
+.PHONY: help demo test test-c dropin bench bench-engines wheel wheel-x86_64 wheel-aarch64 sdist lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -43,6 +44,17 @@ bench: $(VENV)/.bench ## Benchmarks beside the limit and beside other libraries;
 
 bench-engines: build/bench_engines ## Measure where the engines of a mode cross
 	@build/bench_engines
+
+wheel: $(VENV)/.wheel ## Build the wheel, check it, test it installed; WHEEL_PYTHONS="python3.11 python3.14"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/make_wheel.sh
+	@for python in $(WHEEL_PYTHONS); do \
+		scripts/test_installed.sh $$python dist/*_$$(uname -m).whl -q -n auto $(PYTEST_ARGS) || exit 1; done
+
+wheel-x86_64 wheel-aarch64: wheel-%: $(VENV)/.cross ## Build, by zig, the wheel of a machine for older Linuxes
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/make_wheel.sh $*
+
+sdist: $(VENV)/.wheel ## Build the sdist, and test it built and installed in a clean folder
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHON=$(PYTHON) scripts/make_sdist.sh -q -n auto $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint ## Check style, types, and that the sdist is complete
 	@$(BIN)/ruff check .
@@ -92,6 +104,14 @@ $(VENV)/.bench: $(VENV)/.ready
 
 $(VENV)/.nox: $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --group dropin
+	@touch $@
+
+$(VENV)/.wheel: $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --group wheel
+	@touch $@
+
+$(VENV)/.cross: $(VENV)/.wheel
+	@$(BIN)/python -m pip install --quiet --group cross
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready
