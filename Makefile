@@ -107,6 +107,7 @@ $(VENV)/.nox: $(VENV)/.ready
 	@touch $@
 
 $(VENV)/.wheel: $(VENV)/.ready
+	@PYTHON=$(PYTHON) scripts/install_system_packages.sh wheel
 	@$(BIN)/python -m pip install --quiet --group wheel
 	@touch $@
 

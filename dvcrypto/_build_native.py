@@ -107,7 +107,7 @@ def pkg_config_flags() -> dict[str, Any]:
 
 
 def static_flags(prefix: Path) -> dict[str, Any]:
-    """Compiler and linker arguments for the static libraries under a prefix; what is made is stripped, as wheels are."""
+    """Compiler and linker arguments for the static libraries under a prefix; the result is stripped, as wheels are."""
     windows = sys.platform == "win32"
     archives = [prefix / "lib" / (f"{name}.lib" if windows else f"{name}.a") for name in ("libsodium", "libcrypto")]
     for needed in (prefix / "include" / "sodium.h", prefix / "include" / "openssl" / "evp.h", *archives):

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install what the build needs from the system, and only what is missing: a C compiler, pkg-config, the headers of libsodium,
-# OpenSSL and Python, and Python's venv. Where there is no apt-get, say what is missing and how to install it.
+# OpenSSL and Python, and Python's venv; with the argument "wheel" also Perl, which configures the OpenSSL that a wheel carries.
+# Where there is no apt-get, say what is missing and how to install it.
 set -eu
 
 python=${PYTHON:-python3}
@@ -34,14 +35,17 @@ if [ -z "${DVCRYPTO_STATIC_PREFIX:-}" ]; then
 fi
 need python3-dev python_header
 need python3-venv "$python" -c 'import ensurepip, venv'
+if [ "${1:-}" = wheel ]; then
+    need perl perl -MFindBin -MFile::Copy -e 1
+fi
 
 [ -n "$missing" ] || exit 0
 echo "Missing from the system:$missing"
 if ! command -v apt-get >/dev/null; then
     cat >&2 <<'TXT'
 This script can install them where there is apt-get. Elsewhere:
-  Fedora, RHEL:  sudo dnf install gcc pkgconf-pkg-config libsodium-devel openssl-devel python3-devel
-  Alpine:        sudo apk add gcc musl-dev pkgconf libsodium-dev openssl-dev python3-dev
+  Fedora, RHEL:  sudo dnf install gcc pkgconf-pkg-config libsodium-devel openssl-devel python3-devel perl-core
+  Alpine:        sudo apk add gcc musl-dev pkgconf libsodium-dev openssl-dev python3-dev perl linux-headers
   macOS:         brew install pkgconf libsodium openssl@3
 TXT
     exit 1
