@@ -56,12 +56,14 @@ wheel-x86_64 wheel-aarch64: wheel-%: $(VENV)/.cross ## Build, by zig, the wheel 
 sdist: $(VENV)/.wheel ## Build the sdist, and test it built and installed in a clean folder
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHON=$(PYTHON) scripts/make_sdist.sh -q -n auto $(PYTEST_ARGS)
 
-lint: $(VENV)/.lint ## Check style, types, and that the sdist is complete
+lint: $(VENV)/.lint ## Check style, types, workflows, and that the sdist is complete
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/clang-format --dry-run --Werror $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
 	@$(BIN)/check-sdist --no-isolation
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/zizmor --offline --quiet .github
 
 format: $(VENV)/.lint ## Format the code
 	@$(BIN)/ruff format .

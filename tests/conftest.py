@@ -48,7 +48,7 @@ class RawEngines:
 
 @pytest.fixture(scope="session")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The engines by themselves, compiled from the same sources with the same flags as the package; or the installed."""
+    """The engines by themselves, compiled from the package's sources with its flags; or those of an installed one."""
     if not (ROOT / "csrc").is_dir():
         from installed_engines import InstalledEngines
 
