@@ -19,6 +19,7 @@ SECONDS ?= 60
 FORMATTED = $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c tests/fuzz/*.[ch] tests/fuzz/targets/*.c) dvcrypto/_native_python.h
 NATIVE := $(CSRC) $(wildcard csrc/*.h) csrc/native.map dvcrypto/_build_native.py dvcrypto/_native_python.h
 PACKAGING := pyproject.toml setup.py MANIFEST.in
+WHEEL_PYTHONS ?= $(PYTHON)
 
 ifdef DVCRYPTO_STATIC_PREFIX
 LIB_CFLAGS = -I$(DVCRYPTO_STATIC_PREFIX)/include
@@ -28,7 +29,8 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c soak dropin coverage mutation fuzz bench bench-engines docs lint format clean
+.PHONY: help demo test test-c soak dropin coverage mutation fuzz bench bench-engines docs wheel wheel-x86_64 wheel-aarch64 sdist
+.PHONY: lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -68,12 +70,25 @@ bench-engines: build/bench_engines ## Measure where the engines of a mode cross
 docs: $(VENV)/.docs ## Build the documentation in build/docs
 	@$(BIN)/sphinx-build -W -n --keep-going -q docs build/docs
 
-lint: $(VENV)/.lint ## Check style, types, and that the sdist is complete
+wheel: $(VENV)/.wheel ## Build the wheel, check it, test it installed; WHEEL_PYTHONS="python3.11 python3.14"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/make_wheel.sh
+	@for python in $(WHEEL_PYTHONS); do \
+		scripts/test_installed.sh $$python dist/*_$$(uname -m).whl -q -n auto $(PYTEST_ARGS) || exit 1; done
+
+wheel-x86_64 wheel-aarch64: wheel-%: $(VENV)/.cross ## Build, by zig, the wheel of a machine for older Linuxes
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/make_wheel.sh $*
+
+sdist: $(VENV)/.wheel ## Build the sdist, and test it built and installed in a clean folder
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHON=$(PYTHON) scripts/make_sdist.sh -q -n auto $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint ## Check style, types, workflows, and that the sdist is complete
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 	@$(BIN)/check-sdist --no-isolation
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/zizmor --offline --quiet .github
 
 format: $(VENV)/.lint ## Format the code
 	@$(BIN)/ruff format .
@@ -150,6 +165,15 @@ $(VENV)/.docs: $(VENV)/.ready
 
 $(VENV)/.coverage: $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --group coverage
+	@touch $@
+
+$(VENV)/.wheel: $(VENV)/.ready
+	@PYTHON=$(PYTHON) scripts/install_system_packages.sh wheel
+	@$(BIN)/python -m pip install --quiet --group wheel
+	@touch $@
+
+$(VENV)/.cross: $(VENV)/.wheel
+	@$(BIN)/python -m pip install --quiet --group cross
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready
