@@ -125,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     dv_net.receive = receive;
     MUST(dv_opener_new(&opener, DV_MODE_AES256_GCM, fuzz_key, 0) == DV_DONE);
     MUST(dv_opener_new(&other, DV_MODE_AES256_GCM, fuzz_key, 0) == DV_DONE);
-    dv_receiver *receiver = dv_receiver_new(slot_len, slot_count);
+    dv_receiver *receiver = dv_receiver_new(slot_len, slot_count, slot_len);
     MUST(receiver);
     for (int i = 0; i < CALLS_MAX; i++)
         take_and_open(receiver, opener, other, &calls);
