@@ -8,10 +8,18 @@ CSRC := $(wildcard csrc/*.c)
 HEADERS := $(wildcard csrc/*.h csrc/tests/*.h)
 CTESTS := $(wildcard csrc/tests/*.c)
 CFLAGS ?= -O2 -g
+MINUTES ?= 10
 CTESTS_IN_FRONT := -include csrc/tests/faulty.h
 WARNINGS := -std=c11 -Wall -Wextra -Werror -Wpedantic
+FUZZ_HEADERS := $(wildcard tests/fuzz/*.h)
+FUZZ_TARGETS := $(patsubst tests/fuzz/targets/%.c,%,$(wildcard tests/fuzz/targets/*.c))
+FUZZ_CC ?= clang
+FUZZ_CFLAGS := -O1 -g -DFUZZ_ASAN -fsanitize=address,undefined -fno-sanitize-recover=all
+SECONDS ?= 60
+FORMATTED = $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c tests/fuzz/*.[ch] tests/fuzz/targets/*.c) dvcrypto/_native_python.h
 NATIVE := $(CSRC) $(wildcard csrc/*.h) csrc/native.map dvcrypto/_build_native.py dvcrypto/_native_python.h
 PACKAGING := pyproject.toml setup.py MANIFEST.in
+WHEEL_PYTHONS ?= $(PYTHON)
 
 ifdef DVCRYPTO_STATIC_PREFIX
 LIB_CFLAGS = -I$(DVCRYPTO_STATIC_PREFIX)/include
@@ -21,7 +29,8 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c dropin coverage mutation bench bench-engines docs lint format clean
+.PHONY: help demo test test-c soak dropin coverage mutation fuzz bench bench-engines docs wheel wheel-x86_64 wheel-aarch64 sdist
+.PHONY: lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -33,8 +42,12 @@ demo: $(VENV)/.ready ## Seal real RTP, send it over loopback, open and check it
 test: test-c $(VENV)/.ready ## Run all tests
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
-test-c: build/test_csrc ## Run the C layer's own tests, without Python
+test-c: build/test_csrc $(FUZZ_TARGETS:%=build/replay/%) ## Run the C layer's own tests, without Python
 	@build/test_csrc
+	@$(foreach target,$(FUZZ_TARGETS),build/replay/$(target) tests/fuzz/corpus/$(target)/* &&) true
+
+soak: $(VENV)/.ready ## 1,000 sealers and openers at work in threads for MINUTES=10; SOAK_ARGS=--json
+	@$(BIN)/python tests/soak.py --minutes $(MINUTES) $(SOAK_ARGS)
 
 dropin: $(VENV)/.nox ## Run each library that dvcrypto drops in, end to end; DROPIN_ARGS="-s dropin-disnake" for one
 	@$(BIN)/nox $(DROPIN_ARGS)
@@ -45,6 +58,9 @@ coverage: $(VENV)/.coverage ## Lines that the tests run, in C and Python; COVERA
 mutation: $(VENV)/.ready ## Plant each known fault and see a test catch it; docs/mutation.md anew
 	@$(BIN)/python tests/mutation/plant.py --table docs/mutation.md $(MUTATION_ARGS)
 
+fuzz: $(VENV)/.fuzz $(FUZZ_TARGETS:%=build/fuzz/%) ## Give each fuzz target inputs for SECONDS=60; TARGET=name for one
+	@$(BIN)/python tests/fuzz/run.py $(SECONDS) $(TARGET)
+
 bench: $(VENV)/.bench ## Benchmarks beside the limit and beside other libraries; BENCH_ARGS=--full, --json, SECTION
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
@@ -54,16 +70,29 @@ bench-engines: build/bench_engines ## Measure where the engines of a mode cross
 docs: $(VENV)/.docs ## Build the documentation in build/docs
 	@$(BIN)/sphinx-build -W -n --keep-going -q docs build/docs
 
-lint: $(VENV)/.lint ## Check style, types, and that the sdist is complete
+wheel: $(VENV)/.wheel ## Build the wheel, check it, test it installed; WHEEL_PYTHONS="python3.11 python3.14"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/make_wheel.sh
+	@for python in $(WHEEL_PYTHONS); do \
+		scripts/test_installed.sh $$python dist/*_$$(uname -m).whl -q -n auto $(PYTEST_ARGS) || exit 1; done
+
+wheel-x86_64 wheel-aarch64: wheel-%: $(VENV)/.cross ## Build, by zig, the wheel of a machine for older Linuxes
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/make_wheel.sh $*
+
+sdist: $(VENV)/.wheel ## Build the sdist, and test it built and installed in a clean folder
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHON=$(PYTHON) scripts/make_sdist.sh -q -n auto $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint ## Check style, types, workflows, and that the sdist is complete
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/clang-format --dry-run --Werror $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
+	@$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 	@$(BIN)/check-sdist --no-isolation
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/zizmor --offline --quiet .github
 
 format: $(VENV)/.lint ## Format the code
 	@$(BIN)/ruff format .
-	@$(BIN)/clang-format -i $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
+	@$(BIN)/clang-format -i $(FORMATTED)
 
 clean: ## Remove all that was made
 	rm -rf $(VENV) .nox build dist *.egg-info dvcrypto/_native.*so dvcrypto/_native.c
@@ -85,6 +114,28 @@ build/.system: scripts/install_system_packages.sh
 build/test_csrc: $(CSRC) $(CTESTS) $(HEADERS) Makefile build/.system build/.prefix
 	@$(CC) $(WARNINGS) $(CFLAGS) $(CTESTS_IN_FRONT) -Icsrc $(LIB_CFLAGS) $(CSRC) $(CTESTS) $(LIB_LDLIBS) -pthread -o $@
 
+build/.system-fuzz: build/.system
+	@PYTHON=$(PYTHON) FUZZ_CC=$(FUZZ_CC) scripts/install_system_packages.sh fuzz
+	@touch $@
+
+# The fuzz targets, for a fuzzer, and for whatever compiler there is to replay their corpora.
+build/fuzz/%: COMPILE = $(FUZZ_CC) $(WARNINGS) $(FUZZ_CFLAGS) -Icsrc -Itests/fuzz $(LIB_CFLAGS)
+build/replay/%: COMPILE = $(CC) $(WARNINGS) $(CFLAGS) -Icsrc -Itests/fuzz $(LIB_CFLAGS)
+
+$(CSRC:csrc/%.c=build/fuzz/%.o): build/fuzz/%.o: csrc/%.c $(HEADERS) Makefile build/.system-fuzz build/.prefix
+	@mkdir -p $(@D)
+	@$(COMPILE) -fsanitize=fuzzer-no-link -c $< -o $@
+
+$(CSRC:csrc/%.c=build/replay/%.o): build/replay/%.o: csrc/%.c $(HEADERS) Makefile build/.system build/.prefix
+	@mkdir -p $(@D)
+	@$(COMPILE) -c $< -o $@
+
+build/fuzz/%: tests/fuzz/targets/%.c $(FUZZ_HEADERS) $(CSRC:csrc/%.c=build/fuzz/%.o)
+	@$(COMPILE) -fsanitize=fuzzer $(filter %.c %.o,$^) $(LIB_LDLIBS) -pthread -o $@
+
+build/replay/%: tests/fuzz/targets/%.c tests/fuzz/replay.c $(FUZZ_HEADERS) $(CSRC:csrc/%.c=build/replay/%.o)
+	@$(COMPILE) $(filter %.c %.o,$^) $(LIB_LDLIBS) -pthread -o $@
+
 build/bench_engines: $(CSRC) $(HEADERS) benchmarks/engines.c build/.system build/.prefix
 	@$(CC) $(WARNINGS) -O2 -Icsrc $(LIB_CFLAGS) $(CSRC) benchmarks/engines.c $(LIB_LDLIBS) -pthread -o $@
 
@@ -100,6 +151,10 @@ $(VENV)/.bench: $(VENV)/.ready
 	@-$(BIN)/python -m pip install --quiet --no-deps discord-native-voice
 	@touch $@
 
+$(VENV)/.fuzz: $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --group fuzz
+	@touch $@
+
 $(VENV)/.nox: $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --group dropin
 	@touch $@
@@ -110,6 +165,15 @@ $(VENV)/.docs: $(VENV)/.ready
 
 $(VENV)/.coverage: $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --group coverage
+	@touch $@
+
+$(VENV)/.wheel: $(VENV)/.ready
+	@PYTHON=$(PYTHON) scripts/install_system_packages.sh wheel
+	@$(BIN)/python -m pip install --quiet --group wheel
+	@touch $@
+
+$(VENV)/.cross: $(VENV)/.wheel
+	@$(BIN)/python -m pip install --quiet --group cross
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready

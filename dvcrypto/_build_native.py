@@ -112,7 +112,7 @@ def pkg_config_flags() -> dict[str, Any]:
 
 
 def static_flags(prefix: Path) -> dict[str, Any]:
-    """Compiler and linker arguments for the static libraries under a prefix."""
+    """Compiler and linker arguments for the static libraries under a prefix; the result is stripped, as wheels are."""
     windows = sys.platform == "win32"
     archives = [prefix / "lib" / (f"{name}.lib" if windows else f"{name}.a") for name in ("libsodium", "libcrypto")]
     for needed in (prefix / "include" / "sodium.h", prefix / "include" / "openssl" / "evp.h", *archives):
@@ -122,8 +122,11 @@ def static_flags(prefix: Path) -> dict[str, Any]:
     if windows:
         flags["extra_compile_args"] = ["/DSODIUM_STATIC"]
         flags["libraries"] = ["advapi32", "crypt32", "gdi32", "user32", "ws2_32"]
-    elif sys.platform.startswith("linux"):
+    elif sys.platform == "darwin":
+        flags["extra_link_args"] = ["-Wl,-x"]
+    else:
         flags["libraries"] = ["pthread", "dl"]
+        flags["extra_link_args"] = ["-Wl,--strip-all"]
     return flags
 
 

@@ -429,7 +429,7 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
 
 /*
  * Seal a frame as dv_python_seal_frame does, with the marker, and send it as dv_python_send does. Where sealing failed,
- * nothing was appended and nothing sent.
+ * nothing was sent.
  */
 static int64_t dv_python_send_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, uintptr_t frame_id,
                                     uint32_t advance, intptr_t socket, uintptr_t address_id, int64_t timeout_ns,

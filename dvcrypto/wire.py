@@ -101,9 +101,9 @@ class Receiver:
         ``timeout`` is how long to wait, in seconds: 0 not at all, None for as long as the socket's own timeout says. An
         empty burst means that nothing came in that time, or that the socket was shut down for reading.
 
-        Raises OSError as socket.recv does (a closed socket; a packet sent before that was refused, which the kernel
-        tells once); ValueError for a number outside its range, or where opener or receiver is closed. What was taken in
-        by then is not lost, but given out by the next call.
+        Raises OSError as socket.recv does (a refused connection, a closed socket); ValueError for a number outside its
+        range, or where opener or receiver is closed. What was taken in by then is not lost, but given out by the next
+        call.
         """
         most = buffers.integer("max_packets", max_packets, 1, _PACKETS_MAX)
         waits_ns = nanoseconds(self._sock.gettimeout() if timeout is None else timeout)
@@ -145,13 +145,14 @@ class Receiver:
         """What is waiting, opened; None where nothing is."""
         opened: list[bytes] = []
         with self._lock:
-            owner, native = self._owner, self._native
+            owner = self._owner  # read first: where it is still there, so is what it owns
+            native = self._native
             if native is None:
                 message = "the receiver is closed"
                 raise ValueError(message)
             number = descriptor(self._sock)
             result = _receive(native, self._opener._native, number, self._method, most, id(opened))
-            del owner  # held so far, as a close meanwhile frees what nobody holds
+            del owner
         if result > 0:
             raise_for(result)
         if result:
@@ -165,7 +166,8 @@ class Receiver:
         """
         if self._native is None:
             return
-        self._native = self._owner = None  # freed with the last call that works in it
+        self._native = None
+        self._owner = None  # freed with the last call that works in it
         number = self._sock.fileno()
         if self._gro and number >= 0:
             lib.dv_wire_set(number, lib.DV_OPTION_GRO, 0)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install what the build needs from the system, and only what is missing: a C compiler, pkg-config, the headers of libsodium,
-# OpenSSL and Python, and Python's venv. Where there is no apt-get, say what is missing and how to install it.
+# OpenSSL and Python, and Python's venv. With the argument "fuzz" also clang with libFuzzer and its sanitizers, with "wheel" Perl,
+# which configures the OpenSSL that a wheel carries. Where there is no apt-get, say what is missing and how to install it.
 set -eu
 
 python=${PYTHON:-python3}
@@ -25,6 +26,14 @@ c_headers() {
     printf '#include <stdio.h>\n' | cc -E -
 }
 
+links_fuzzer() {
+    scratch=$(mktemp -d)
+    echo 'int LLVMFuzzerTestOneInput(const char *data, unsigned long len) { return data == 0 && len; }' >"$scratch/target.c"
+    "${FUZZ_CC:-clang}" -fsanitize=fuzzer,address,undefined "$scratch/target.c" -o "$scratch/target" && linked=0 || linked=1
+    rm -r "$scratch"
+    return $linked
+}
+
 need gcc command -v cc
 need libc6-dev c_headers
 need pkg-config command -v pkg-config
@@ -34,15 +43,28 @@ if [ -z "${DVCRYPTO_STATIC_PREFIX:-}" ]; then
 fi
 need python3-dev python_header
 need python3-venv "$python" -c 'import ensurepip, venv'
+case ${1:-} in
+fuzz)
+    need clang command -v "${FUZZ_CC:-clang}"
+    need libclang-rt-dev links_fuzzer
+    ;;
+wheel)
+    need perl perl -MFindBin -MFile::Copy -e 1
+    ;;
+esac
 
 [ -n "$missing" ] || exit 0
 echo "Missing from the system:$missing"
 if ! command -v apt-get >/dev/null; then
     cat >&2 <<'TXT'
 This script can install them where there is apt-get. Elsewhere:
-  Fedora, RHEL:  sudo dnf install gcc pkgconf-pkg-config libsodium-devel openssl-devel python3-devel
-  Alpine:        sudo apk add gcc musl-dev pkgconf libsodium-dev openssl-dev python3-dev
+  Fedora, RHEL:  sudo dnf install gcc pkgconf-pkg-config libsodium-devel openssl-devel python3-devel perl-core
+  Alpine:        sudo apk add gcc musl-dev pkgconf libsodium-dev openssl-dev python3-dev perl linux-headers
   macOS:         brew install pkgconf libsodium openssl@3
+For fuzzing (clang, libclang-rt-dev), besides:
+  Fedora, RHEL:  sudo dnf install clang compiler-rt
+  Alpine:        sudo apk add clang compiler-rt
+  macOS:         brew install llvm, and FUZZ_CC="$(brew --prefix llvm)/bin/clang" as Apple's clang has no libFuzzer
 TXT
     exit 1
 fi

@@ -52,8 +52,12 @@ class RawEngines:
 
 
 @pytest.fixture(scope="session")
-def raw(tmp_path_factory: pytest.TempPathFactory) -> RawEngines:
-    """The engines by themselves, compiled from the same sources with the same flags as the package."""
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The engines by themselves, compiled from the package's sources with its flags; or those of an installed one."""
+    if not (ROOT / "csrc").is_dir():
+        from installed_engines import InstalledEngines
+
+        return InstalledEngines()
     from dvcrypto import _build_native as build
 
     tests = ROOT / "csrc" / "tests"

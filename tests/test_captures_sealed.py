@@ -17,7 +17,7 @@ from typing import Any
 import dpkt
 import oracle
 import pytest
-from conftest import ENGINES, ROOT
+from conftest import ENGINES
 from engine_worker import BURST_SIZES
 
 import dvcrypto
@@ -58,7 +58,7 @@ def demo() -> list[bytes]:
     """The RTP and RTCP of the project's own capture, without what else shares the socket."""
     return [
         packet
-        for packet in udp_payloads(ROOT / "dvcrypto" / "cli" / "demo.pcap")
+        for packet in udp_payloads(Path(dvcrypto.__file__).parent / "cli" / "demo.pcap")
         if len(packet) not in {KEEP_ALIVE_LEN, DISCOVERY_LEN} or packet[0] >> 6 == 2
     ]
 

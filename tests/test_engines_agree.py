@@ -6,12 +6,14 @@ all the CSRC counts and the extension bit that RTP allows, and the first 8 bytes
 
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import dpkt
 import oracle
 import pytest
-from conftest import ENGINES, ROOT, RawEngines
+from conftest import ENGINES, RawEngines
 
+import dvcrypto
 from dvcrypto import Opener, Sealer
 
 # The key and the nonce suffix of a real packet of the official client: Discord-RE/Discord-video-stream, issue 50.
@@ -27,7 +29,7 @@ CONTEXTS = 18
 @cache
 def demo_datagrams() -> list[bytes]:
     """The UDP payloads of the project's capture."""
-    with (ROOT / "dvcrypto" / "cli" / "demo.pcap").open("rb") as file:
+    with (Path(dvcrypto.__file__).parent / "cli" / "demo.pcap").open("rb") as file:
         frames = [dpkt.ethernet.Ethernet(frame) for _, frame in dpkt.pcap.UniversalReader(file)]
     packets = [frame.data.data for frame in frames if isinstance(frame.data, dpkt.ip.IP)]
     return [bytes(packet.data) for packet in packets if isinstance(packet, dpkt.udp.UDP)]

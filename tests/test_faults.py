@@ -343,7 +343,7 @@ def test_finalizers_in_a_ring_of_garbage_may_use_what_is_in_it() -> None:
 
 
 AT_WORK = """
-import atexit, contextlib, gc, os, socket, sys, threading, time
+import atexit, contextlib, gc, os, signal, socket, sys, threading, time
 from dvcrypto import *
 from dvcrypto.dropin.aesgcm import AESGCM
 
@@ -416,6 +416,7 @@ receiver = Receiver(sock, openers[0])
 for _ in range(20):
     child = os.fork()
     if not child:
+        signal.alarm(60)  # and not for ever where it hangs
         for sealer in sealers:
             try:
                 sealer.seal_burst(burst)

@@ -254,6 +254,7 @@ WRONG_CALLS: dict[str, Callable[[], object]] = {
     "a wrong integer": lambda: Sealer(Mode.AES256_GCM, WRONG),
     "no mode": lambda: Sealer("aes", LIST),
     "the key for the mode": lambda: Sealer(KEY, Mode.AES256_GCM),  # type: ignore[arg-type]
+    "the key in hexadecimal for the mode": lambda: Sealer(KEY.hex(), Mode.AES256_GCM),  # type: ignore[arg-type]
     "a wrong nonce": lambda: Sealer(Mode.AES256_GCM, KEY, first_nonce=-1),
     "a wrong order": lambda: Sealer(Mode.AES256_GCM, KEY, byteorder="middle"),  # type: ignore[arg-type]
     "a wrong argument": lambda: Sealer(Mode.AES256_GCM, KEY, nonce=5),  # type: ignore[call-arg]
