@@ -68,7 +68,7 @@ bench-engines: build/bench_engines ## Measure where the engines of a mode cross
 	@build/bench_engines
 
 docs: $(VENV)/.docs ## Build the documentation in build/docs
-	@$(BIN)/sphinx-build -W -n --keep-going -q docs build/docs
+	@$(BIN)/sphinx-build -E -a -W -n --keep-going -q docs build/docs
 
 wheel: $(VENV)/.wheel ## Build the wheel, check it, test it installed; WHEEL_PYTHONS="python3.11 python3.14"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/make_wheel.sh

@@ -21,6 +21,7 @@ html_static_path = ["static"]
 html_css_files = ["pages.css"]
 html_show_sourcelink = False
 
+autodoc_preserve_defaults = True  # 0x8000_0000 stays so
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"
