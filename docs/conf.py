@@ -29,6 +29,16 @@ python_display_short_literal_types = True
 nitpick_ignore_regex = [("py:.*", r"(?!dvcrypto\.).*|.*\._\w+")]
 
 
+# Pages of the repository's top folder, and where they stand here.
+TOP_PAGES = {"SECURITY": "security", "CHANGELOG": "changelog", "CONTRIBUTING": "contributing", "README": "index"}
+
+
+def find_top_pages(_: Sphinx, __: str, source: list[str]) -> None:
+    """Let links that lead out of docs/, as they must in the repository, lead to the same page of the site."""
+    for name, page in TOP_PAGES.items():
+        source[0] = source[0].replace(f"](../{name}.md", f"]({page}.md")
+
+
 def leave_out_aliases(*event: Any) -> None:
     """A named tuple's fields without a docstring have one of Python's making, which says nothing."""
     *_, lines = event
@@ -36,5 +46,6 @@ def leave_out_aliases(*event: Any) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Register the above."""
+    """Connect both."""
+    app.connect("source-read", find_top_pages)
     app.connect("autodoc-process-docstring", leave_out_aliases)

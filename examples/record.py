@@ -2,10 +2,12 @@
 
     python examples/record.py 127.0.0.1:50004 recordings --key key.hex
 
-It ends when nothing has come in for a while. What is encrypted end to end (DAVE) would be decrypted in between.
+It ends by Ctrl-C, or when somebody has spoken and then nobody for a while. What is encrypted end to end (DAVE) would be
+decrypted in between.
 """
 
 import argparse
+import contextlib
 import socket
 from fractions import Fraction
 from pathlib import Path
@@ -53,17 +55,18 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where the files go")
     parser.add_argument("--key", type=Path, required=True, help="a file of 64 hexadecimal digits")
     parser.add_argument("--mode", type=dvcrypto.Mode, default=dvcrypto.choose_mode(dvcrypto.Mode), help="%(default)s")
-    parser.add_argument("--idle", type=float, default=10, help="seconds without a packet until the end (%(default)s)")
+    parser.add_argument("--idle", type=float, default=10, help="seconds of silence until the end (%(default)s)")
     options = parser.parse_args()
 
     host, _, port = options.listen.rpartition(":")
     opener = dvcrypto.Opener(options.mode, bytes.fromhex(options.key.read_text()), replay_window=1024)
     files: dict[int, OggOpus] = {}
     options.folder.mkdir(exist_ok=True)
-    with socket.socket(type=socket.SOCK_DGRAM) as sock, dvcrypto.Receiver(sock, opener) as receiver:
-        sock.bind((host, int(port)))
+    sock = socket.socket(type=socket.SOCK_DGRAM)
+    sock.bind((host, int(port)))
+    with sock, dvcrypto.Receiver(sock, opener) as receiver, contextlib.suppress(KeyboardInterrupt):
         print(f"listening on {host}:{sock.getsockname()[1]}", flush=True)
-        while burst := receiver.receive(timeout=options.idle):
+        while burst := receiver.receive(timeout=options.idle if files else None):
             for packet in burst:
                 if packet is None or packet.is_rtcp or not packet.payload:
                     continue

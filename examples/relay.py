@@ -29,14 +29,14 @@ def relay(routes: Routes, mode: dvcrypto.Mode, idle: float | None) -> None:
         opener = dvcrypto.Opener(mode, bytes.fromhex(route["key"]), replay_window=1024)
         sealer = dvcrypto.Sealer(mode, bytes.fromhex(route["to_key"]))
         selector.register(sock, selectors.EVENT_READ, (dvcrypto.Receiver(sock, opener), sealer, route["to"]))
-    print(f"relaying {len(routes)} streams", flush=True)
+    print(f"relaying {len(routes)} streams\n", end="", flush=True)  # in one write, beside other processes
     count = 0
-    while ready := selector.select(idle):
+    while ready := selector.select(idle if count else None):
         for selected, _ in ready:
             receiver, sealer, port = selected.data
             plain = [packet.plain for packet in receiver.receive(timeout=0) if packet is not None]
             count += sealer.seal_burst(plain).send(selected.fileobj, (HOST, port))
-    print(f"relayed {count} packets", flush=True)
+    print(f"relayed {count} packets\n", end="", flush=True)
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("routes", type=Path, help="a JSON file")
     parser.add_argument("--processes", type=int, default=2, help="how many (%(default)s)")
     parser.add_argument("--mode", type=dvcrypto.Mode, default=dvcrypto.choose_mode(dvcrypto.Mode), help="%(default)s")
-    parser.add_argument("--idle", type=float, help="end after so many seconds without a packet (never)")
+    parser.add_argument("--idle", type=float, help="end after so many seconds of silence behind packets (never)")
     options = parser.parse_args()
 
     routes: Routes = json.loads(options.routes.read_text())
@@ -53,7 +53,7 @@ def main() -> None:
     if len(set(keys)) < len(keys):
         parser.error("two routes have the same to_key: their nonces would repeat")
     spawning = multiprocessing.get_context("spawn")
-    shares = (routes[start :: options.processes] for start in range(options.processes))
+    shares = (routes[start :: options.processes] for start in range(min(options.processes, len(routes))))
     workers = [spawning.Process(target=relay, args=(share, options.mode, options.idle)) for share in shares]
     for worker in workers:
         worker.start()
