@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nacl.bindings
 import pytest
+
+pytest.importorskip("nacl", reason="PyNaCl makes the mistakes")
+
+import nacl.bindings
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from dvcrypto import Mode

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import cryptography
+import pytest
+
+pytest.importorskip("nacl", reason="PyNaCl is what is stood in for")
+
 import nacl.encoding
 import nacl.exceptions
 import nacl.secret
 import nacl.utils
-import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import aead as original_aead
 from hypothesis import given, settings
