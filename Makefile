@@ -21,7 +21,7 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c dropin coverage mutation bench bench-engines lint format clean
+.PHONY: help demo test test-c guard dropin coverage mutation bench bench-engines lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -35,6 +35,9 @@ test: test-c $(VENV)/.ready ## Run all tests
 
 test-c: build/test_csrc ## Run the C layer's own tests, without Python
 	@build/test_csrc
+
+guard: build/test_csrc ## Of the C tests, those with every input and output between pages that may not be touched
+	@build/test_csrc 1 guard
 
 dropin: $(VENV)/.nox ## Run each library that dvcrypto drops in, end to end; DROPIN_ARGS="-s dropin-disnake" for one
 	@$(BIN)/nox $(DROPIN_ARGS)
