@@ -7,6 +7,7 @@ CC ?= cc
 CSRC := $(wildcard csrc/*.c)
 HEADERS := $(wildcard csrc/*.h csrc/tests/*.h)
 CTESTS := $(wildcard csrc/tests/*.c)
+CTESTS_APART := $(wildcard csrc/tests/*/*.[ch])
 CFLAGS ?= -O2 -g
 CTESTS_IN_FRONT := -include csrc/tests/faulty.h
 WARNINGS := -std=c11 -Wall -Wextra -Werror -Wpedantic
@@ -21,7 +22,7 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c guard dropin coverage mutation bench bench-engines lint format clean
+.PHONY: help demo test test-c guard constant-time asan tsan valgrind dropin coverage mutation bench bench-engines lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -38,6 +39,18 @@ test-c: build/test_csrc ## Run the C layer's own tests, without Python
 
 guard: build/test_csrc ## Of the C tests, those with every input and output between pages that may not be touched
 	@build/test_csrc 1 guard
+
+constant-time: build/constant_time ## No branch and no address in the C layer depends on a key or a payload
+	@valgrind --quiet --error-exitcode=9 --suppressions=csrc/tests/constant_time/library.supp $<
+
+asan: $(VENV)/.ready ## All tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/sanitize.sh asan
+
+tsan: $(VENV)/.ready ## The C tests, and Python's tests of threads, under ThreadSanitizer
+	@scripts/sanitize.sh tsan
+
+valgrind: build/test_csrc build/.valgrind $(VENV)/.ready ## The C tests, and Python's tests of the C layer, under valgrind
+	@scripts/valgrind.sh
 
 dropin: $(VENV)/.nox ## Run each library that dvcrypto drops in, end to end; DROPIN_ARGS="-s dropin-disnake" for one
 	@$(BIN)/nox $(DROPIN_ARGS)
@@ -58,12 +71,12 @@ lint: $(VENV)/.lint ## Check style, types, and that the sdist is complete
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/clang-format --dry-run --Werror $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
+	@$(BIN)/clang-format --dry-run --Werror $(CSRC) $(HEADERS) $(CTESTS) $(CTESTS_APART) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
 	@$(BIN)/check-sdist --no-isolation
 
 format: $(VENV)/.lint ## Format the code
 	@$(BIN)/ruff format .
-	@$(BIN)/clang-format -i $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
+	@$(BIN)/clang-format -i $(CSRC) $(HEADERS) $(CTESTS) $(CTESTS_APART) $(wildcard benchmarks/*.c) dvcrypto/_native_python.h
 
 clean: ## Remove all that was made
 	rm -rf $(VENV) .nox build dist *.egg-info dvcrypto/_native.*so dvcrypto/_native.c
@@ -82,8 +95,16 @@ build/.system: scripts/install_system_packages.sh
 	@PYTHON=$(PYTHON) scripts/install_system_packages.sh
 	@mkdir -p build && touch $@
 
+build/.valgrind: build/.system
+	@PYTHON=$(PYTHON) scripts/install_system_packages.sh valgrind
+	@touch $@
+
 build/test_csrc: $(CSRC) $(CTESTS) $(HEADERS) Makefile build/.system build/.prefix
 	@$(CC) $(WARNINGS) $(CFLAGS) $(CTESTS_IN_FRONT) -Icsrc $(LIB_CFLAGS) $(CSRC) $(CTESTS) $(LIB_LDLIBS) -pthread -o $@
+
+build/constant_time: $(CSRC) $(HEADERS) $(wildcard csrc/tests/constant_time/*) Makefile build/.valgrind build/.prefix
+	@$(CC) $(WARNINGS) -O2 -g -flto -include csrc/tests/constant_time/verdict.h -Icsrc $(LIB_CFLAGS) $(CSRC) \
+		csrc/tests/constant_time/constant_time.c $(LIB_LDLIBS) -pthread -o $@
 
 build/bench_engines: $(CSRC) $(HEADERS) benchmarks/engines.c build/.system build/.prefix
 	@$(CC) $(WARNINGS) -O2 -Icsrc $(LIB_CFLAGS) $(CSRC) benchmarks/engines.c $(LIB_LDLIBS) -pthread -o $@

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install what the build needs from the system, and only what is missing: a C compiler, pkg-config, the headers of libsodium,
-# OpenSSL and Python, and Python's venv. Where there is no apt-get, say what is missing and how to install it.
+# OpenSSL and Python, and Python's venv; and the tools that are named as arguments, where the package has the command's name.
+# Where there is no apt-get, say what is missing and how to install it.
 set -eu
 
 python=${PYTHON:-python3}
@@ -34,6 +35,9 @@ if [ -z "${DVCRYPTO_STATIC_PREFIX:-}" ]; then
 fi
 need python3-dev python_header
 need python3-venv "$python" -c 'import ensurepip, venv'
+for tool in "$@"; do
+    need "$tool" command -v "$tool"
+done
 
 [ -n "$missing" ] || exit 0
 echo "Missing from the system:$missing"
