@@ -7,6 +7,7 @@ CC ?= cc
 CSRC := $(wildcard csrc/*.c)
 HEADERS := $(wildcard csrc/*.h csrc/tests/*.h)
 CTESTS := $(wildcard csrc/tests/*.c)
+CTESTS_APART := $(wildcard csrc/tests/*/*.[ch])
 CFLAGS ?= -O2 -g
 MINUTES ?= 10
 CTESTS_IN_FRONT := -include csrc/tests/faulty.h
@@ -16,7 +17,7 @@ FUZZ_TARGETS := $(patsubst tests/fuzz/targets/%.c,%,$(wildcard tests/fuzz/target
 FUZZ_CC ?= clang
 FUZZ_CFLAGS := -O1 -g -DFUZZ_ASAN -fsanitize=address,undefined -fno-sanitize-recover=all
 SECONDS ?= 60
-FORMATTED = $(CSRC) $(HEADERS) $(CTESTS) $(wildcard benchmarks/*.c tests/fuzz/*.[ch] tests/fuzz/targets/*.c) dvcrypto/_native_python.h
+FORMATTED = $(CSRC) $(HEADERS) $(CTESTS) $(CTESTS_APART) $(wildcard benchmarks/*.c tests/fuzz/*.[ch] tests/fuzz/targets/*.c) dvcrypto/_native_python.h
 NATIVE := $(CSRC) $(wildcard csrc/*.h) csrc/native.map dvcrypto/_build_native.py dvcrypto/_native_python.h
 PACKAGING := pyproject.toml setup.py MANIFEST.in
 WHEEL_PYTHONS ?= $(PYTHON)
@@ -29,8 +30,8 @@ LIB_CFLAGS = $(shell pkg-config --cflags libsodium libcrypto)
 LIB_LDLIBS = $(shell pkg-config --libs libsodium libcrypto)
 endif
 
-.PHONY: help demo test test-c soak dropin coverage mutation fuzz bench bench-engines docs wheel wheel-x86_64 wheel-aarch64 sdist
-.PHONY: lint format clean
+.PHONY: help demo test test-c guard constant-time asan tsan valgrind soak dropin coverage mutation fuzz bench bench-engines docs
+.PHONY: wheel wheel-x86_64 wheel-aarch64 sdist lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -48,6 +49,21 @@ test-c: build/test_csrc $(FUZZ_TARGETS:%=build/replay/%) ## Run the C layer's ow
 
 soak: $(VENV)/.ready ## 1,000 sealers and openers at work in threads for MINUTES=10; SOAK_ARGS=--json
 	@$(BIN)/python tests/soak.py --minutes $(MINUTES) $(SOAK_ARGS)
+
+guard: build/test_csrc ## Of the C tests, those with every input and output between pages that may not be touched
+	@build/test_csrc 1 guard
+
+constant-time: build/constant_time ## No branch and no address in the C layer depends on a key or a payload
+	@valgrind --quiet --error-exitcode=9 --suppressions=csrc/tests/constant_time/library.supp $<
+
+asan: $(VENV)/.ready ## All tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/sanitize.sh asan
+
+tsan: $(VENV)/.ready ## The C tests, and Python's tests of threads, under ThreadSanitizer
+	@scripts/sanitize.sh tsan
+
+valgrind: build/test_csrc build/.valgrind $(VENV)/.ready ## The C tests, and Python's tests of the C layer, under valgrind
+	@scripts/valgrind.sh
 
 dropin: $(VENV)/.nox ## Run each library that dvcrypto drops in, end to end; DROPIN_ARGS="-s dropin-disnake" for one
 	@$(BIN)/nox $(DROPIN_ARGS)
@@ -111,6 +127,10 @@ build/.system: scripts/install_system_packages.sh
 	@PYTHON=$(PYTHON) scripts/install_system_packages.sh
 	@mkdir -p build && touch $@
 
+build/.valgrind: build/.system
+	@PYTHON=$(PYTHON) scripts/install_system_packages.sh valgrind
+	@touch $@
+
 build/test_csrc: $(CSRC) $(CTESTS) $(HEADERS) Makefile build/.system build/.prefix
 	@$(CC) $(WARNINGS) $(CFLAGS) $(CTESTS_IN_FRONT) -Icsrc $(LIB_CFLAGS) $(CSRC) $(CTESTS) $(LIB_LDLIBS) -pthread -o $@
 
@@ -135,6 +155,10 @@ build/fuzz/%: tests/fuzz/targets/%.c $(FUZZ_HEADERS) $(CSRC:csrc/%.c=build/fuzz/
 
 build/replay/%: tests/fuzz/targets/%.c tests/fuzz/replay.c $(FUZZ_HEADERS) $(CSRC:csrc/%.c=build/replay/%.o)
 	@$(COMPILE) $(filter %.c %.o,$^) $(LIB_LDLIBS) -pthread -o $@
+
+build/constant_time: $(CSRC) $(HEADERS) $(wildcard csrc/tests/constant_time/*) Makefile build/.valgrind build/.prefix
+	@$(CC) $(WARNINGS) -O2 -g -flto -include csrc/tests/constant_time/verdict.h -Icsrc $(LIB_CFLAGS) $(CSRC) \
+		csrc/tests/constant_time/constant_time.c $(LIB_LDLIBS) -pthread -o $@
 
 build/bench_engines: $(CSRC) $(HEADERS) benchmarks/engines.c build/.system build/.prefix
 	@$(CC) $(WARNINGS) -O2 -Icsrc $(LIB_CFLAGS) $(CSRC) benchmarks/engines.c $(LIB_LDLIBS) -pthread -o $@

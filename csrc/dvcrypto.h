@@ -107,7 +107,10 @@ typedef struct dv_opened {
     uint32_t limit;
 } dv_opened;
 
-/* A stream of RTP packets under one SSRC. The caller owns it; the sealer that serves it advances it, under its lock. */
+/*
+ * A stream of RTP packets under one SSRC. The caller owns it; the sealer that serves it advances sequence, timestamp and
+ * picture_id, under its lock, and nothing else reads them: threads may plan and seal frames of one stream at once.
+ */
 typedef struct dv_stream {
     uint32_t ssrc;
     uint32_t timestamp;    /* of the next packet */

@@ -247,13 +247,13 @@ size_t dv_stream_sealed_len(const dv_stream *stream, size_t frame_len)
     return frame_len + (frame_len ? (frame_len - 1) / room + 1 : 1) * frame_overhead(stream);
 }
 
+/* Of what advances with each frame it reads nothing: a frame is planned without the lock that another one advances under. */
 static dv_cut cut_begin(const dv_stream *stream, const uint8_t *frame, size_t frame_len)
 {
     dv_cut cut = {0};
     cut.frame = frame;
     cut.len = frame_len;
     cut.room = payload_room(stream);
-    cut.picture_id = stream->picture_id;
     return cut;
 }
 
@@ -337,8 +337,9 @@ dv_result dv_sealer_seal_frame(dv_sealer *sealer, dv_stream *stream, size_t pack
     const dv_packetizer *chosen = dv_packetizer_get(packetizer);
     uint32_t counter;
     void *host_state = dv_enter(&sealer->lock, frame_len);
-    dv_stream next = *stream; /* read under the lock; written back when the whole frame is sealed */
+    dv_stream next = *stream; /* read under the lock; what advances is written back when the whole frame is sealed */
     dv_cut cut = cut_begin(&next, frame, frame_len);
+    cut.picture_id = next.picture_id;
     dv_result result = DV_DONE;
     if (!chosen || dv_stream_sealed_len(&next, frame_len) == 0)
         result = DV_ERROR_ARGUMENT;
@@ -356,9 +357,10 @@ dv_result dv_sealer_seal_frame(dv_sealer *sealer, dv_stream *stream, size_t pack
             *refusal = cut.refusal;
     }
     if (result == DV_DONE) {
-        next.timestamp += advance;
-        next.picture_id = (uint16_t)(chosen->has_picture_id ? (next.picture_id + 1) & 0x7fff : next.picture_id);
-        *stream = next;
+        stream->sequence = next.sequence;
+        stream->timestamp += advance;
+        if (chosen->has_picture_id)
+            stream->picture_id = (next.picture_id + 1) & 0x7fff;
     }
     dv_cipher_rest(&sealer->cipher);
     dv_leave(&sealer->lock, host_state);

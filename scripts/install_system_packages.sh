@@ -1,7 +1,8 @@
 #!/bin/sh
 # Install what the build needs from the system, and only what is missing: a C compiler, pkg-config, the headers of libsodium,
 # OpenSSL and Python, and Python's venv. With the argument "fuzz" also clang with libFuzzer and its sanitizers, with "wheel" Perl,
-# which configures the OpenSSL that a wheel carries. Where there is no apt-get, say what is missing and how to install it.
+# which configures the OpenSSL that a wheel carries; any other argument is a tool whose package has its name. Where there is no
+# apt-get, say what is missing and how to install it.
 set -eu
 
 python=${PYTHON:-python3}
@@ -43,15 +44,20 @@ if [ -z "${DVCRYPTO_STATIC_PREFIX:-}" ]; then
 fi
 need python3-dev python_header
 need python3-venv "$python" -c 'import ensurepip, venv'
-case ${1:-} in
-fuzz)
-    need clang command -v "${FUZZ_CC:-clang}"
-    need libclang-rt-dev links_fuzzer
-    ;;
-wheel)
-    need perl perl -MFindBin -MFile::Copy -e 1
-    ;;
-esac
+for wanted in "$@"; do
+    case $wanted in
+    fuzz)
+        need clang command -v "${FUZZ_CC:-clang}"
+        need libclang-rt-dev links_fuzzer
+        ;;
+    wheel)
+        need perl perl -MFindBin -MFile::Copy -e 1
+        ;;
+    *)
+        need "$wanted" command -v "$wanted"
+        ;;
+    esac
+done
 
 [ -n "$missing" ] || exit 0
 echo "Missing from the system:$missing"

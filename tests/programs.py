@@ -1,11 +1,21 @@
 """Programs in processes of their own."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import dvcrypto
+
+# A sanitizer allocates by itself, and has terabytes of shadow memory: `make asan`, `make tsan`.
+SANITIZED = re.search("lib[at]san", os.environ.get("LD_PRELOAD", "")) is not None
+
+searches_memory = pytest.mark.skipif(
+    SANITIZED or not Path("/proc/self/mem").exists(), reason="needs /proc/self/mem, and no sanitizer's memory in it"
+)
 
 
 def environment(**variables: str) -> dict[str, str]:

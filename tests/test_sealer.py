@@ -20,6 +20,7 @@ from concurrency import in_child, run_threads
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import searches_memory
 
 import dvcrypto
 from dvcrypto import (
@@ -403,7 +404,7 @@ print(before, alive, copies())
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs /proc/self/mem")
+@searches_memory
 @pytest.mark.parametrize("make", ["Sealer", "Opener"])
 @pytest.mark.parametrize(("how", "form"), [("close", "bytearray"), ("with", "list"), ("collection", "list")])
 @MODES

@@ -11,14 +11,13 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import oracle
 import pytest
 from failing_malloc import PRELUDE as FAILING
 from failing_malloc import preload
-from programs import environment
+from programs import environment, searches_memory
 
 from dvcrypto import Mode, Opener, RtpStream, Sealer, diagnose
 from dvcrypto.dropin.aesgcm import AESGCM
@@ -26,7 +25,6 @@ from dvcrypto.dropin.nacl import Aead
 
 __all__ = ["preload"]
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs /proc/self/mem")
 KEY = bytes(range(100, 132))
 FIRST_NONCE = 0x8000_0000
 PACKETS = 4
@@ -186,7 +184,7 @@ ENGINES = [
 ]
 
 
-@needs_proc
+@searches_memory
 @pytest.mark.parametrize(
     ("thing", "end"),
     [
@@ -233,7 +231,7 @@ print(json.dumps([failures, copies()]))
 """
 
 
-@needs_proc
+@searches_memory
 @pytest.mark.parametrize("mode", tuple(Mode))
 def test_what_fails_for_lack_of_memory_leaves_no_key(preload: str, mode: Mode) -> None:
     run = search(FAILING + LEFT_BY_FAILURES, mode.value, LD_PRELOAD=preload, PYTHONMALLOC="malloc")

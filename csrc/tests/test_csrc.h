@@ -113,5 +113,6 @@ void test_aead(void);
 void test_packetizers(void);
 void test_wire(void);
 void test_faults(void);
+void test_guard(void);
 
 #endif

@@ -1112,8 +1112,10 @@ static void forked(void)
 
 typedef struct worker {
     dv_sealer *sealer;
+    dv_stream *stream; /* shared as well */
     atomic_int *waiting;
     uint8_t *sealed;
+    size_t frame_packets;
     bool all_done;
 } worker;
 
@@ -1122,27 +1124,26 @@ static void *seal_in_thread(void *argument)
 {
     worker *of = argument;
     dv_refusal refusal;
-    dv_stream stream = {0};
     uint8_t plain[44] = {0x80, 120}, frame[128] = {0};
     const uint8_t *starts[8] = {plain, plain, plain, plain, plain, plain, plain, plain};
     const size_t lens[8] = {44, 44, 44, 44, 44, 44, 44, 44};
-    stream.max_packet_len = THREAD_PACKET_LEN;
     atomic_fetch_sub(of->waiting, 1);
     while (atomic_load(of->waiting) > 0)
         ;
     of->all_done = true;
-    for (size_t done = 0, count; done < THREAD_PACKETS; done += count) {
+    for (size_t done = 0, turn = 0, count; done < THREAD_PACKETS; done += count, turn++) {
         uint8_t *out = of->sealed + done * THREAD_PACKET_LEN;
         size_t left = THREAD_PACKETS - done;
         dv_result result;
-        count = done % 3 == 0 && left >= 8 ? 8 : done % 3 == 1 && left >= 4 ? 4 : 1;
+        count = turn % 3 == 0 && left >= 8 ? 8 : turn % 3 == 1 && left >= 4 ? 4 : 1;
         if (count == 8)
             result = dv_sealer_seal_burst(of->sealer, starts, lens, 8, out, 8 * THREAD_PACKET_LEN, &refusal);
         else if (count == 4)
-            result = seal_plain(of->sealer, &stream, frame, 128, 1, 960, out, 4 * THREAD_PACKET_LEN);
+            result = seal_plain(of->sealer, of->stream, frame, 128, 1, 960, out, 4 * THREAD_PACKET_LEN);
         else
             result = dv_sealer_seal(of->sealer, plain, 12, plain + 12, 32, out, THREAD_PACKET_LEN, &refusal);
         of->all_done = of->all_done && result == DV_DONE;
+        of->frame_packets += count == 4 ? count : 0;
     }
     return NULL;
 }
@@ -1163,8 +1164,9 @@ static void threads(dv_mode mode)
     begin_case();
     CHECK(dv_sealer_new(&sealer, mode, key, first, 0) == DV_DONE);
     CHECK(dv_opener_new(&opener, mode, key, 0) == DV_DONE);
-    worker workers[2] = {{sealer, &waiting, sealed, false},
-                         {sealer, &waiting, sealed + THREAD_PACKETS * THREAD_PACKET_LEN, false}};
+    dv_stream stream = {.max_packet_len = THREAD_PACKET_LEN};
+    worker workers[2] = {{sealer, &stream, &waiting, sealed, 0, false},
+                         {sealer, &stream, &waiting, sealed + THREAD_PACKETS * THREAD_PACKET_LEN, 0, false}};
     for (int i = 0; i < 2; i++)
         if (pthread_create(&ids[i], NULL, seal_in_thread, &workers[i]))
             exit(2);
@@ -1172,6 +1174,9 @@ static void threads(dv_mode mode)
         pthread_join(ids[i], NULL);
         CHECK(workers[i].all_done);
     }
+    size_t frame_packets = workers[0].frame_packets + workers[1].frame_packets;
+    CHECK(frame_packets > 0);
+    CHECK(stream.sequence == frame_packets && stream.timestamp == frame_packets / 4 * 960);
     for (size_t i = 0; i < 2 * THREAD_PACKETS; i++) {
         const uint8_t *suffix = sealed + (i + 1) * THREAD_PACKET_LEN - 4;
         uint32_t counter =
