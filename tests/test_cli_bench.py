@@ -421,7 +421,7 @@ def test_an_interrupted_run_ends_at_once_and_leaves_no_process(number: signal.Si
 def wait_for_children(pid: int) -> list[str]:
     """Until it has some; an empty list where the platform does not tell."""
     listing = Path(f"/proc/{pid}/task/{pid}/children")
-    for _ in range(200):
+    for _ in range(1200):
         if listing.exists() and (children := listing.read_text().split()):
             return children
         time.sleep(0.05)
