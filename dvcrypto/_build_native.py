@@ -36,7 +36,6 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
 static int64_t dv_python_send_frame(dv_sealer *sealer, dv_stream *stream, size_t packetizer, uintptr_t frame_id,
                                     uint32_t advance, intptr_t socket, uintptr_t address_id, int64_t timeout_ns,
                                     int method, double rate, int sleeps, uintptr_t list_id);
-static const dv_sending *dv_python_sending(void);
 static int dv_python_receive(dv_receiver *receiver, dv_opener *opener, intptr_t socket, int method, size_t packet_max,
                              uintptr_t list_id);
 static void dv_python_wipe_key(uint8_t *key);

@@ -376,19 +376,11 @@ static int dv_python_open_burst(dv_opener *opener, uintptr_t tuple_id, uintptr_t
     return result;
 }
 
-static THREAD_LOCAL dv_sending last_sending;
-
-/* What became of this thread's last sending, for those who count system calls. Its pointers lead nowhere. */
-static const dv_sending *dv_python_sending(void)
-{
-    return &last_sending;
-}
-
 /*
  * Send a burst's packets from the first on, of which so many were sent before. address_id is a dv_address as bytes, or 0.
- * Returns how many have left when all have by the method given; -1 where what was appended, a dv_sending, tells more; -2
- * where the burst is none, and below that -2 minus a dv_result. A signal handler may send before the caller looks: what
- * became of this call is this caller's.
+ * Appends a dv_sending, whose pointers lead nowhere: what became of this call is this caller's, as a signal handler may send
+ * before the caller looks. Returns how many have left when all have by the method given; -1 where what was appended tells
+ * more; -2 where the burst is none, and below that -2 minus a dv_result, when nothing was sent.
  */
 static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t sealed_id, uintptr_t ends_id,
                               size_t first, size_t sent, int64_t timeout_ns, int method, double rate, int64_t due_ns,
@@ -396,35 +388,31 @@ static int64_t dv_python_send(intptr_t socket, uintptr_t address_id, uintptr_t s
 {
     PyObject *address = (PyObject *)address_id, *ends = (PyObject *)ends_id;
     Py_buffer packets;
-    dv_sending sending = {0};
+    dv_sending *sending = (dv_sending *)(void *)append_new(list_id, sizeof *sending);
+    if (!sending)
+        return -2 - DV_ERROR_MEMORY;
     if (!PyBytes_CheckExact(ends) || !hold((PyObject *)sealed_id, &packets))
         return -2;
-    sending.socket = socket;
+    memset(sending, 0, sizeof *sending);
+    sending->socket = socket;
     if (address)
-        memcpy(&sending.address, PyBytes_AsString(address), sizeof sending.address);
-    sending.packets = packets.buf;
-    sending.packets_len = (size_t)packets.len;
-    sending.ends = (const size_t *)(const void *)PyBytes_AsString(ends);
-    sending.packet_count = (size_t)PyBytes_Size(ends) / sizeof(size_t);
-    sending.first = first;
-    sending.sent = sent;
-    sending.timeout_ns = timeout_ns;
-    sending.due_ns = due_ns;
-    sending.rate = (uint64_t)rate;
-    sending.sleeps = (uint8_t)(sleeps != 0);
-    sending.method = (uint8_t)method;
-    dv_result result = dv_wire_send(&sending);
+        memcpy(&sending->address, PyBytes_AsString(address), sizeof sending->address);
+    sending->packets = packets.buf;
+    sending->packets_len = (size_t)packets.len;
+    sending->ends = (const size_t *)(const void *)PyBytes_AsString(ends);
+    sending->packet_count = (size_t)PyBytes_Size(ends) / sizeof(size_t);
+    sending->first = first;
+    sending->sent = sent;
+    sending->timeout_ns = timeout_ns;
+    sending->due_ns = due_ns;
+    sending->rate = (uint64_t)rate;
+    sending->sleeps = (uint8_t)(sleeps != 0);
+    sending->method = (uint8_t)method;
+    dv_result result = dv_wire_send(sending);
     PyBuffer_Release(&packets);
-    last_sending = sending;
     if (result != DV_DONE)
         return -2;
-    if (sending.stop == DV_STOP_DONE && sending.method == method)
-        return (int64_t)sending.sent;
-    uint8_t *told = append_new(list_id, sizeof sending);
-    if (!told)
-        return -2 - DV_ERROR_MEMORY;
-    memcpy(told, &sending, sizeof sending);
-    return -1;
+    return sending->stop == DV_STOP_DONE && sending->method == method ? (int64_t)sending->sent : -1;
 }
 
 /*

@@ -101,9 +101,9 @@ class Receiver:
         ``timeout`` is how long to wait, in seconds: 0 not at all, None for as long as the socket's own timeout says. An
         empty burst means that nothing came in that time, or that the socket was shut down for reading.
 
-        Raises OSError as socket.recv does (a refused connection, a closed socket); ValueError for a number outside its
-        range, or where opener or receiver is closed. What was taken in by then is not lost, but given out by the next
-        call.
+        Raises OSError as socket.recv does (a closed socket; a packet sent before that was refused, which the kernel
+        tells once); ValueError for a number outside its range, or where opener or receiver is closed. What was taken in
+        by then is not lost, but given out by the next call.
         """
         most = buffers.integer("max_packets", max_packets, 1, _PACKETS_MAX)
         waits_ns = nanoseconds(self._sock.gettimeout() if timeout is None else timeout)

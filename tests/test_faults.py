@@ -64,8 +64,10 @@ def run_until_done(*calls: Callable[[threading.Event], object], main: Callable[[
 NO_MEMORY = (
     PRELUDE
     + """
-import socket, sys
+import select, socket, sys
 from dvcrypto import *
+from dvcrypto import _sending
+from dvcrypto._library import ffi, lib
 from dvcrypto.dropin.aesgcm import AESGCM
 from dvcrypto.dropin.nacl import Aead
 
@@ -139,6 +141,19 @@ for nth in range(1, 5000):
     receiver.close()
     if not failed:
         break
+
+# Sending: what becomes of it has its place before a packet leaves. Of a paced burst only the first one does at once.
+sock.setblocking(False)
+burst, told = Sealer(mode, key).seal_burst(plain), []
+address = _sending.native_address(sock, sock.getsockname())
+arguments = sock.fileno(), id(address), id(burst._sealed), id(burst._ends), 0, 0, 0, lib.DV_WIRE_LOOP, 1e6, 0, 0, id(told)
+for failed, result, error in at_each(lambda: lib.dv_python_send(*arguments)):
+    failures += failed
+    assert error is None or type(error) is MemoryError, repr(error)
+    assert (result == -1) == bool(select.select([sock], [], [], 0)[0]), (result, error)
+    if result == -1:
+        assert ffi.from_buffer("dv_sending *", told[0]).stop == lib.DV_STOP_PACED and sock.recv(2048) == burst[0]
+    told.clear()
 sock.close()
 
 # Making, and the stand-ins.
