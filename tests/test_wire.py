@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import copy
 import errno
 import gc
 import importlib.util
 import json
 import os
+import pickle
 import select
 import shutil
 import signal
@@ -1536,3 +1538,12 @@ print(json.dumps([count, len(payloads), *opener.stats]))
     assert by_status.ok == sent - relayed["lost"]
     assert by_status.replayed == relayed["doubled"]
     assert kinds == 100
+
+
+def test_a_receiver_is_neither_copied_nor_pickled_and_says_what_it_reads_with(pair: Pair) -> None:
+    with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+        for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="its socket has one reader"):
+                duplicate(receiver)
+        assert str(pair.address[1]) in repr(receiver)
+        assert repr(pair.opener) in repr(receiver)
