@@ -1547,3 +1547,12 @@ def test_a_receiver_is_neither_copied_nor_pickled_and_says_what_it_reads_with(pa
                 duplicate(receiver)
         assert str(pair.address[1]) in repr(receiver)
         assert repr(pair.opener) in repr(receiver)
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="this system has no Unix sockets")
+def test_an_address_of_a_socket_that_is_not_of_the_internet_is_refused(pair: Pair) -> None:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock,
+        pytest.raises(ValueError, match=f"address family {socket.AF_UNIX}; it must be IPv4 or IPv6"),
+    ):
+        burst_of(pair, [40]).send(sock, pair.address)
