@@ -15,8 +15,9 @@ export PYTHONPATH=$PWD COVERAGE_FILE=$PWD/.coverage
 
 make --silent VENV="$root/.venv" CFLAGS="-O0 -g --coverage" test-c
 CFLAGS="-O0 -g --coverage" LDFLAGS=--coverage $python setup.py --quiet build_ext --inplace
-# Programs that run out of memory, or end in strange ways, do not bear to be watched.
 $python -m coverage run -m pytest --quiet -n auto --dist worksteal --ignore tests/test_faults.py --ignore tests/test_secrets.py
+# Some of these programs, which run out of memory or end in strange ways, do not bear to be watched, and fail.
+$python -m coverage run -m pytest --quiet -n auto tests/test_faults.py tests/test_secrets.py || true
 [ "${1:-}" != dropin ] || $python -m nox -- --coverage
 
 $python -m gcovr --root . --filter csrc/ --exclude csrc/tests --print-summary \

@@ -256,6 +256,11 @@ def test_max_packet_leaves_room_for_a_byte_behind_the_extension(sealer: Sealer) 
         RtpStream(sealer, 1, 120, extension=extension, max_packet=44)
 
 
+def test_an_extension_of_another_type_is_refused(sealer: Sealer) -> None:
+    with pytest.raises(TypeError, match="extension must be an RtpExtension, not bytes"):
+        RtpStream(sealer, 1, 120, extension=b"four")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 65533])
 def test_an_extension_that_is_not_whole_words_is_refused(sealer: Sealer, length: int) -> None:
     with pytest.raises(ValueError, match=f"extension.data is {length} bytes; it must be a multiple of 4"):

@@ -631,6 +631,7 @@ def test_opened_packets_are_equal_by_what_they_are_and_can_be_pickled() -> None:
     opener = Opener(Mode.AES256_GCM, KEY)
     burst = opener.open_burst(sealed)
     assert burst[0] == burst[0] == opener.open(sealed[0]) != burst[1]
+    assert burst[0] != bytes(sealed[0])
     assert burst.index(burst[1]) == 1
     assert len({burst[0], burst[1], opener.open(sealed[1])}) == 2
     again = pickle.loads(pickle.dumps(burst[1]))

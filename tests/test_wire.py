@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import copy
 import errno
 import gc
 import importlib.util
 import json
 import os
+import pickle
 import select
 import shutil
 import signal
@@ -1544,3 +1546,21 @@ print(json.dumps([count, len(payloads), *opener.stats]))
     assert by_status.ok == sent - relayed["lost"]
     assert by_status.replayed == relayed["doubled"]
     assert kinds == 100
+
+
+def test_a_receiver_is_neither_copied_nor_pickled_and_says_what_it_reads_with(pair: Pair) -> None:
+    with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+        for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="its socket has one reader"):
+                duplicate(receiver)
+        assert str(pair.address[1]) in repr(receiver)
+        assert repr(pair.opener) in repr(receiver)
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="this system has no Unix sockets")
+def test_an_address_of_a_socket_that_is_not_of_the_internet_is_refused(pair: Pair) -> None:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock,
+        pytest.raises(ValueError, match=f"address family {socket.AF_UNIX}; it must be IPv4 or IPv6"),
+    ):
+        burst_of(pair, [40]).send(sock, pair.address)
