@@ -146,8 +146,9 @@ for nth in range(1, 5000):
 sock.setblocking(False)
 burst, told = Sealer(mode, key).seal_burst(plain), []
 address = _sending.native_address(sock, sock.getsockname())
-arguments = sock.fileno(), id(address), id(burst._sealed), id(burst._ends), 0, 0, 0, lib.DV_WIRE_LOOP, 1e6, 0, 0, id(told)
-for failed, result, error in at_each(lambda: lib.dv_python_send(*arguments)):
+packets = sock.fileno(), id(address), id(burst._sealed), id(burst._ends), 0, 0
+how = 0, lib.DV_WIRE_LOOP, 1e6, 0, 0, id(told)
+for failed, result, error in at_each(lambda: lib.dv_python_send(*packets, *how)):
     failures += failed
     assert error is None or type(error) is MemoryError, repr(error)
     assert (result == -1) == bool(select.select([sock], [], [], 0)[0]), (result, error)
