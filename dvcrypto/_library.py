@@ -1,12 +1,23 @@
 """The native library, made ready once at import: versions checked, engines chosen or forced, the GIL told of."""
 
 import os
+from pathlib import Path
 from typing import Any, Final
+
+try:
+    from dvcrypto._native import ffi, lib
+except ModuleNotFoundError as error:
+    if error.name != "dvcrypto._native":
+        raise
+    message = (
+        f"dvcrypto's C layer is not built in {Path(__file__).parent}; in a checkout, "
+        "scripts/install_system_packages.sh and `pip install --editable .` build it"
+    )
+    raise ImportError(message, name=error.name) from None
 
 # Which _native imports from C, where what freezes programs does not look.
 import _cffi_backend  # type: ignore[import-untyped,unused-ignore]  # noqa: F401
 
-from dvcrypto._native import ffi, lib
 from dvcrypto.errors import EngineUnavailable
 
 __all__ = ["ffi", "lib", "owned"]

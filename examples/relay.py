@@ -3,10 +3,11 @@
     python examples/relay.py routes.json --processes 2
 
 ``routes.json`` is a list: [{"listen": PORT, "key": HEX, "to": PORT, "to_key": HEX}, ...]. A route belongs to one
-process, which alone has the sealer of its key: two sealers with one key would use the same nonces.
+process, which alone has the sealer of its key: two sealers with one key would use the same nonces. It ends by Ctrl-C.
 """
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import selectors
@@ -29,13 +30,14 @@ def relay(routes: Routes, mode: dvcrypto.Mode, idle: float | None) -> None:
         opener = dvcrypto.Opener(mode, bytes.fromhex(route["key"]), replay_window=1024)
         sealer = dvcrypto.Sealer(mode, bytes.fromhex(route["to_key"]))
         selector.register(sock, selectors.EVENT_READ, (dvcrypto.Receiver(sock, opener), sealer, route["to"]))
-    print(f"relaying {len(routes)} streams\n", end="", flush=True)  # in one write, beside other processes
     count = 0
-    while ready := selector.select(idle if count else None):
-        for selected, _ in ready:
-            receiver, sealer, port = selected.data
-            plain = [packet.plain for packet in receiver.receive(timeout=0) if packet is not None]
-            count += sealer.seal_burst(plain).send(selected.fileobj, (HOST, port))
+    with contextlib.suppress(KeyboardInterrupt):
+        print(f"relaying {len(routes)} streams\n", end="", flush=True)  # in one write, beside other processes
+        while ready := selector.select(idle if count else None):
+            for selected, _ in ready:
+                receiver, sealer, port = selected.data
+                plain = [packet.plain for packet in receiver.receive(timeout=0) if packet is not None]
+                count += sealer.seal_burst(plain).send(selected.fileobj, (HOST, port))
     print(f"relayed {count} packets\n", end="", flush=True)
 
 
@@ -57,8 +59,9 @@ def main() -> None:
     workers = [spawning.Process(target=relay, args=(share, options.mode, options.idle)) for share in shares]
     for worker in workers:
         worker.start()
-    for worker in workers:
-        worker.join()
+    with contextlib.suppress(KeyboardInterrupt):  # a terminal's goes to the workers too, and Python waits for their end
+        for worker in workers:
+            worker.join()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The examples, each run as its first lines say, on loopback."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -31,7 +32,8 @@ KEY = bytes(range(32))
 def started(name: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """An example in a process of its own, which must not outlive the test."""
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
         try:
             yield process
         finally:
@@ -194,6 +196,20 @@ def test_the_relay_hands_every_stream_on_under_its_own_key(tmp_path: Path) -> No
             sock.close()
         said = said_to_its_end(relay).split()
     assert sum(int(word) for word in said if word.isdigit()) == count * packets
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its Ctrl-C is of another kind")
+def test_an_interrupted_relay_says_what_it_did_and_no_more(tmp_path: Path) -> None:
+    routes = [
+        {"listen": port, "key": KEY.hex(), "to": 9, "to_key": bytes([number] * 32).hex()}
+        for number, port in enumerate(free_ports(2))
+    ]
+    (tmp_path / "routes.json").write_text(json.dumps(routes))
+    with started("relay", tmp_path / "routes.json") as relay:
+        assert [next_line(relay) for _ in range(2)] == ["relaying 1 streams\n"] * 2
+        os.killpg(relay.pid, signal.SIGINT)  # as a terminal does
+        out, errors = relay.communicate(timeout=60)
+    assert (relay.returncode, out, errors) == (0, "relayed 0 packets\n" * 2, "")
 
 
 def test_the_relay_refuses_two_sealers_with_one_key(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a wheel carries is what scripts/deps.toml pins, and a wheel that is not as it should be is refused."""
 
 import importlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -23,6 +24,17 @@ if not SCRIPTS.is_dir():
 def script(monkeypatch: pytest.MonkeyPatch, name: str) -> ModuleType:
     monkeypatch.syspath_prepend(str(SCRIPTS))
     return importlib.import_module(name)
+
+
+def test_a_checkout_that_is_not_built_says_how_to_build_it(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "dvcrypto", tmp_path / "dvcrypto", ignore=shutil.ignore_patterns("_native.*", "__pycache__"))
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import dvcrypto"
+    done = subprocess.run([sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith(f"ImportError: dvcrypto's C layer is not built in {tmp_path / 'dvcrypto'}; ")
+    assert said.endswith("scripts/install_system_packages.sh and `pip install --editable .` build it")
 
 
 # The libraries
