@@ -1,7 +1,6 @@
 """The native library, made ready once at import: versions checked, engines chosen or forced, the GIL told of."""
 
 import os
-from pathlib import Path
 from typing import Any, Final
 
 try:
@@ -10,7 +9,7 @@ except ModuleNotFoundError as error:
     if error.name != "dvcrypto._native":
         raise
     message = (
-        f"dvcrypto's C layer is not built in {Path(__file__).parent}; in a checkout, "
+        f"dvcrypto's C layer is not built in {os.path.dirname(__file__)}; in a checkout, "  # noqa: PTH120
         "scripts/install_system_packages.sh and `pip install --editable .` build it"
     )
     raise ImportError(message, name=error.name) from None

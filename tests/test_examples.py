@@ -33,11 +33,17 @@ def started(name: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """An example in a process of its own, which must not outlive the test."""
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
+    heed = None if sys.platform == "win32" else heed_interrupts
+    with subprocess.Popen(command, text=True, start_new_session=True, preexec_fn=heed, **pipes) as process:
         try:
             yield process
         finally:
             process.kill()
+
+
+def heed_interrupts() -> None:
+    """A shell's background job ignores them, and what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def said_to_its_end(process: subprocess.Popen[str]) -> str:
