@@ -27,6 +27,7 @@ encoded = pytest.importorskip("encoded", reason="PyAV makes the frames")
 KEY = bytes(range(32))
 PLAYOUT_DELAY = RtpExtension(0xBEDE, bytes.fromhex("52000000"))
 VIDEO = ("h264", "h265", "vp8", "vp9", "vp9-superframes", "av1")
+EMPTY_REPORT = struct.pack("!BBHI", 0x80, 201, 1, 0x5678)  # RTCP: a receiver of nothing (RFC 3550, section 6.4.2)
 OVERHEAD = 32  # of a packet without an extension: header, tag, nonce
 
 
@@ -111,8 +112,8 @@ class Listener(threading.Thread):
 
 
 def free_port() -> int:
-    """An even port that is free, and so is the next one, for RTCP."""
-    for port in random.Random().sample(range(20000, 40000, 2), 100):
+    """An even port that is free, and so is the next one, for RTCP; below those that systems give out by themselves."""
+    for port in random.Random().sample(range(20000, 32000, 2), 100):
         with (
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one,
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as two,
@@ -126,15 +127,33 @@ def free_port() -> int:
     pytest.skip("no free pair of UDP ports")
 
 
-def wait_until_bound(port: int) -> None:
-    for _ in range(500):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind(("0.0.0.0", port))
-            except OSError:
-                return
-        time.sleep(0.01)
-    raise AssertionError("FFmpeg does not listen")
+def listens(port: int) -> bool:
+    """Asked by a datagram, which a port that nobody has refuses: to bind it would take it from who is about to."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("127.0.0.1", port))
+        probe.settimeout(0.01)
+        probe.send(EMPTY_REPORT)
+        try:
+            probe.recv(1)
+        except TimeoutError:
+            return True
+        except ConnectionError:
+            return False
+    raise AssertionError(f"port {port} answers")
+
+
+def start_listening(folder: Path, codec: str) -> tuple[Listener, int]:
+    """FFmpeg ends at once where a port of its has gone to somebody else in the meantime."""
+    extra = "a=fmtp:101 packetization-mode=1\r\n" if codec == "h264" else ""
+    for _ in range(5):
+        port = free_port()
+        listener = Listener(folder, codec, port, extra)
+        listener.start()
+        while listener.is_alive():
+            if listens(port + 1):  # RTCP's, which it opens last
+                return listener, port
+            time.sleep(0.01)
+    raise AssertionError("FFmpeg does not listen") from listener.error
 
 
 def in_ffmpeg_s_form(codec: str, packet: Any) -> bytes:
@@ -147,11 +166,7 @@ def in_ffmpeg_s_form(codec: str, packet: Any) -> bytes:
 
 
 def read_by_ffmpeg(folder: Path, codec: str, stream: RtpStream, frames: list[bytes], advance: int) -> Listener:
-    port = free_port()
-    extra = "a=fmtp:101 packetization-mode=1\r\n" if codec == "h264" else ""
-    listener = Listener(folder, codec, port, extra)
-    listener.start()
-    wait_until_bound(port)
+    listener, port = start_listening(folder, codec)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for frame in frames:
             for number, packet in enumerate(seal_and_open(stream, frame, codec, advance)):
@@ -160,9 +175,8 @@ def read_by_ffmpeg(folder: Path, codec: str, stream: RtpStream, frames: list[byt
                     time.sleep(0.001)
             time.sleep(0.002)
         bye = struct.pack("!BBHI", 0x81, 203, 1, stream.ssrc)
-        report = struct.pack("!BBHI", 0x80, 201, 1, stream.ssrc)
         for _ in range(200):
-            sender.sendto(report + bye, ("127.0.0.1", port))
+            sender.sendto(EMPTY_REPORT + bye, ("127.0.0.1", port))
             listener.join(0.1)
             if not listener.is_alive():
                 break
