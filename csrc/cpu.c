@@ -1,7 +1,13 @@
-/* Whether this CPU has instructions for AES and for carry-less multiplication, GCM's two halves. */
+/* What this CPU has: instructions for AES and for carry-less multiplication, GCM's two halves, and how wide they are. */
+#include "cpu.h"
+
 #include "dvcrypto.h"
 
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64) || defined(_M_IX86)
+#define X86
+#endif
+
+#ifdef X86
 
 #ifdef _MSC_VER
 #include <intrin.h>
@@ -9,20 +15,55 @@
 #include <cpuid.h>
 #endif
 
-/* CPUID leaf 1, ECX: bit 25 is AES-NI, bit 1 is PCLMULQDQ (Intel SDM, volume 2A, table 3-10). */
+/* The bits below are named in Intel SDM, volume 2A, CPUID, and volume 1, section 13.3 (XCR0). */
+typedef struct {
+    unsigned eax, ebx, ecx, edx;
+} registers;
+
+static registers cpuid(unsigned leaf)
+{
+    registers r = {0, 0, 0, 0};
+#ifdef _MSC_VER
+    int found[4];
+    __cpuid(found, 0);
+    if ((unsigned)found[0] >= leaf) {
+        __cpuidex(found, (int)leaf, 0);
+        r = (registers){(unsigned)found[0], (unsigned)found[1], (unsigned)found[2], (unsigned)found[3]};
+    }
+#else
+    __get_cpuid_count(leaf, 0, &r.eax, &r.ebx, &r.ecx, &r.edx);
+#endif
+    return r;
+}
+
+/* Only where CPUID says OSXSAVE. */
+static unsigned xcr0(void)
+{
+#ifdef _MSC_VER
+    return (unsigned)_xgetbv(0);
+#else
+    unsigned low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+#endif
+}
+
+static bool has(unsigned bits, unsigned needed)
+{
+    return (bits & needed) == needed;
+}
+
 int dv_aes_accelerated(void)
 {
-    const unsigned needed = 1u << 25 | 1u << 1;
-#ifdef _MSC_VER
-    int registers[4];
-    __cpuid(registers, 1);
-    unsigned ecx = (unsigned)registers[2];
-#else
-    unsigned eax, ebx, ecx, edx;
-    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx))
-        return 0;
-#endif
-    return (ecx & needed) == needed;
+    return has(cpuid(1).ecx, 1u << 25 | 1u << 1); /* AES-NI, PCLMULQDQ */
+}
+
+bool dv_vaes_avx512(void)
+{
+    return has(cpuid(1).ecx, 1u << 27) &&                                  /* OSXSAVE */
+           has(xcr0(), 1u << 1 | 1u << 2 | 1u << 5 | 1u << 6 | 1u << 7) && /* SSE, AVX and AVX-512's three parts */
+           has(cpuid(7).ebx, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) && /* AVX-512 F, DQ, BW, VL */
+           has(cpuid(7).ecx, 1u << 9 | 1u << 10);                          /* VAES, VPCLMULQDQ */
 }
 
 #elif defined(_WIN32)
@@ -58,6 +99,15 @@ int dv_aes_accelerated(void)
 int dv_aes_accelerated(void)
 {
     return 0;
+}
+
+#endif
+
+#ifndef X86
+
+bool dv_vaes_avx512(void)
+{
+    return false;
 }
 
 #endif

@@ -1,5 +1,6 @@
 #include "dispatch.h"
 
+#include "cpu.h"
 #include "evp.h"
 #include "library.h"
 
@@ -8,19 +9,23 @@
 
 /*
  * The dispatch table: of a mode's rows that apply here, the last one whose length is reached serves. A row applies where
- * its engine can run and libsodium is older than sodium_before (0: whatever it is). Where two engines of a mode cross was
- * measured: docs/engines.md has the figures and the command.
+ * its engine can run, the CPU has what it needs, libsodium is older than sodium_before, and OpenSSL is openssl_from or newer
+ * (0: whatever they are). Where two engines of a mode cross was measured: docs/engines.md has the figures and the command.
  */
 static const struct {
     const dv_engine *engine;
     size_t from_len; /* of the plaintext */
-    int sodium_before;
+    int sodium_before, openssl_from;
+    bool needs_vaes_avx512;
 } table[] = {
-    {&dv_engine_openssl_aes256gcm, 0, 0},
-    {&dv_engine_sodium_aes256gcm, 0, 0},
-    {&dv_engine_openssl_aes256gcm, 544, DV_VERSION(1, 0, 19)},
-    {&dv_engine_sodium_xchacha20poly1305, 0, 0},
-    {&dv_engine_openssl_xchacha20poly1305, 640, 0},
+    {&dv_engine_openssl_aes256gcm, 0, 0, 0, false},
+    {&dv_engine_sodium_aes256gcm, 0, 0, 0, false},
+    {&dv_engine_openssl_aes256gcm, 128, DV_VERSION(1, 0, 19), 0, true},
+    {&dv_engine_openssl_aes256gcm, 128, 0, DV_VERSION(3, 5, 0), true},
+    {&dv_engine_openssl_aes256gcm, 544, DV_VERSION(1, 0, 19), 0, false},
+    {&dv_engine_sodium_xchacha20poly1305, 0, 0, 0, false},
+    {&dv_engine_openssl_xchacha20poly1305, 192, 0, DV_VERSION(3, 5, 0), true},
+    {&dv_engine_openssl_xchacha20poly1305, 640, 0, 0, false},
 };
 
 #define TABLE_LEN (sizeof table / sizeof table[0])
@@ -56,12 +61,19 @@ static void add_range(dv_mode mode, const dv_engine *engine, size_t from_len)
     chosen[mode].ranges[(*count)++] = added;
 }
 
+static bool applies(size_t row)
+{
+    int before = table[row].sodium_before;
+    return !table[row].engine->unavailable() && (!before || dv_sodium_number() < before) &&
+           dv_openssl_number() >= table[row].openssl_from && (!table[row].needs_vaes_avx512 || dv_vaes_avx512());
+}
+
 dv_result dv_dispatch_init(void)
 {
     for (int mode = 0; mode < DV_MODE_COUNT; mode++)
         chosen[mode].count = 0;
     for (size_t i = 0; i < TABLE_LEN; i++)
-        if (!table[i].engine->unavailable() && (!table[i].sodium_before || dv_sodium_number() < table[i].sodium_before))
+        if (applies(i))
             add_range(table[i].engine->mode, table[i].engine, table[i].from_len);
     for (int mode = 0; mode < DV_MODE_COUNT; mode++)
         if (!chosen[mode].count)

@@ -10,7 +10,7 @@
 
 /* The oldest that the tests are run with: Debian 12's libsodium, and the OpenSSL line it has. */
 #define SODIUM_OLDEST DV_VERSION(1, 0, 18)
-#define OPENSSL_OLDEST 0x30000000UL /* 3.0.0, as OpenSSL_version_num() gives it */
+#define OPENSSL_OLDEST DV_VERSION(3, 0, 0)
 
 int dv_sodium_number(void)
 {
@@ -20,12 +20,17 @@ int dv_sodium_number(void)
     return DV_VERSION(major, minor, patch);
 }
 
+int dv_openssl_number(void)
+{
+    return DV_VERSION((int)OPENSSL_version_major(), (int)OPENSSL_version_minor(), (int)OPENSSL_version_patch());
+}
+
 dv_result dv_init(void)
 {
     static bool ready;
     if (ready)
         return DV_DONE;
-    if (dv_sodium_number() < SODIUM_OLDEST || OpenSSL_version_num() < OPENSSL_OLDEST)
+    if (dv_sodium_number() < SODIUM_OLDEST || dv_openssl_number() < OPENSSL_OLDEST)
         return DV_ERROR_VERSION;
     if (sodium_init() < 0 || !dv_platform_init())
         return DV_ERROR_MEMORY;

@@ -7,4 +7,7 @@
 /* The linked libsodium's version as DV_VERSION writes it; 0 where it cannot be read. */
 int dv_sodium_number(void);
 
+/* The same of the linked OpenSSL. */
+int dv_openssl_number(void);
+
 #endif

@@ -35,6 +35,13 @@ def without_aes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dvcrypto.modes.aes_accelerated", lambda: False)
 
 
+def cpu_words() -> set[str]:
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists():
+        pytest.skip("this system has no /proc/cpuinfo")
+    return set(cpuinfo.read_text().split())
+
+
 # Choosing
 
 
@@ -115,7 +122,7 @@ key, header = bytes(range(32)), bytes.fromhex("807800010000000000000d10")
 shown = {}
 for mode in dvcrypto.Mode:
     sealer, opener = dvcrypto.Sealer(mode, key), dvcrypto.Opener(mode, key)
-    burst = sealer.seal_burst([header + bytes(n) for n in (0, 1, 200, 543, 544, 639, 640, 1400, 20000)])
+    burst = sealer.seal_burst([header + bytes(n) for n in (0, 1, 127, 128, 191, 192, 543, 544, 639, 640, 1400, 20000)])
     assert {str(status) for status in opener.open_burst(burst).statuses} == {"empty", "ok"}
     shown[mode] = [sealer.engine, repr(sealer), opener.engine, repr(opener), bytes(burst.buffer).hex(),
                    [[e.name, e.available, e.reason, e.serves] for e in dvcrypto.engines()[mode]]]
@@ -135,6 +142,23 @@ def test_every_mode_is_served_at_every_length_by_engines_that_can_run() -> None:
         assert all(engine.available for engine in of_mode if engine.serves)
         serving = [engine.name for engine in of_mode if engine.serves]
         assert all(name in Sealer(mode, bytes(32)).engine for name in serving)
+
+
+def test_who_serves_follows_the_cpu_and_the_libraries() -> None:
+    words = cpu_words()
+    wide = {"avx512f", "avx512dq", "avx512bw", "avx512vl", "vaes", "vpclmulqdq"} <= words
+    sodium, openssl = (tuple(map(int, versions()[name].split("."))) for name in ("libsodium", "openssl"))
+    starts = {engine.name: start for of_mode in engines().values() for engine in of_mode for start, _ in engine.serves}
+    expected = {"sodium-aes256gcm": 0, "sodium-xchacha20poly1305": 0, "openssl-xchacha20poly1305": 640}
+    if sodium < (1, 0, 19):
+        expected["openssl-aes256gcm"] = 544
+    if wide and (sodium < (1, 0, 19) or openssl >= (3, 5)):
+        expected["openssl-aes256gcm"] = 128
+    if wide and openssl >= (3, 5):
+        expected["openssl-xchacha20poly1305"] = 192
+    if not all(engine.available for engine in engines()[GCM]):
+        pytest.skip("one engine serves AES-256-GCM here")
+    assert starts == expected
 
 
 @pytest.mark.parametrize(("mode", "name"), [(mode, name) for mode, names in ENGINE_NAMES.items() for name in names])
@@ -195,10 +219,7 @@ def test_an_engine_that_cannot_run_here_is_told_and_its_mode_served_by_another(t
 
 def test_whether_the_cpu_has_aes_is_what_the_system_says() -> None:
     assert isinstance(aes_accelerated(), bool)
-    cpuinfo = Path("/proc/cpuinfo")
-    if not cpuinfo.exists():
-        pytest.skip("this system has no /proc/cpuinfo")
-    words = set(cpuinfo.read_text().split())
+    words = cpu_words()
     assert aes_accelerated() is ({"aes", "pclmulqdq"} <= words or {"aes", "pmull"} <= words)
 
 
