@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -115,9 +116,11 @@ def run(folder: Path, *command: str) -> tuple[int, str]:
     )
     try:
         output, _ = process.communicate(timeout=HANGS_AFTER)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
+    except BaseException as error:  # also an interrupt, which does not reach a session of its own
+        os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
         return 124, output
     return process.returncode, output
 
