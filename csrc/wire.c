@@ -28,13 +28,14 @@ typedef struct work {
     dv_sending *sending;
     intptr_t socket; /* the caller's, or while the host's lock is given up a duplicate: others may close the caller's */
     void *host_state;
-    bool away;     /* the host's lock is given up, if there is one */
-    int method;    /* for this call */
-    bool may_wait; /* for room */
-    bool refused;  /* a faster method was, if what leaves instead does leave */
-    bool failed;   /* the next packet did */
-    int tries;     /* with a full device queue */
-    size_t at;     /* the next packet */
+    bool away;         /* the host's lock is given up, if there is one */
+    size_t header_len; /* with a rate: of IP and UDP */
+    int method;        /* for this call */
+    bool may_wait;     /* for room */
+    bool refused;      /* a faster method was, if what leaves instead does leave */
+    bool failed;       /* the next packet did */
+    int tries;         /* with a full device queue */
+    size_t at;         /* the next packet */
 } work;
 
 static void go_away(work *now)
@@ -116,10 +117,10 @@ static size_t wrap(const work *now, size_t limit, dv_parcel *parcels, size_t *pa
     return count;
 }
 
-static int64_t packet_ns(const dv_sending *sending, size_t packet)
+static int64_t packet_ns(const work *now, size_t packet)
 {
-    size_t header_len = sending->address.version == 4 ? IP4_UDP_LEN : IP6_UDP_LEN;
-    return (int64_t)((double)(len_of(sending, packet) + header_len) * 8 * NS_A_SECOND / (double)sending->rate);
+    size_t len = len_of(now->sending, packet) + now->header_len;
+    return (int64_t)((double)len * 8 * NS_A_SECOND / (double)now->sending->rate);
 }
 
 /* The packet behind the last one that may leave now. Without a rate: all may. */
@@ -128,7 +129,7 @@ static size_t pace(const work *now)
     dv_sending *sending = now->sending;
     if (!sending->rate)
         return sending->packet_count;
-    int64_t clock = dv_net.now(), late = GROUP_PACKETS * packet_ns(sending, now->at);
+    int64_t clock = dv_net.now(), late = GROUP_PACKETS * packet_ns(now, now->at);
     late = late > LATE_NS ? LATE_NS : late;
     if (sending->due_ns < clock - late)
         sending->due_ns = sending->due_ns ? clock - late : clock;
@@ -139,7 +140,7 @@ static size_t pace(const work *now)
         return limit;
     }
     while (limit < sending->packet_count && limit - now->at < GROUP_PACKETS && due <= clock + GROUP_NS)
-        due += packet_ns(sending, limit++);
+        due += packet_ns(now, limit++);
     return limit;
 }
 
@@ -147,7 +148,7 @@ static void advance(work *now, size_t packets)
 {
     dv_sending *sending = now->sending;
     for (size_t i = 0; i < packets && sending->rate; i++)
-        sending->due_ns += packet_ns(sending, now->at + i);
+        sending->due_ns += packet_ns(now, now->at + i);
     now->at += packets;
     now->tries = 0;
     now->failed = false;
@@ -284,6 +285,13 @@ static int method_here(const dv_sending *sending)
     return method == DV_WIRE_GSO && !dv_net.cuts(sending->socket) ? DV_WIRE_MMSG : method;
 }
 
+static size_t header_len(const dv_sending *sending)
+{
+    int version = sending->address.version; /* 0 on a connected socket */
+    bool ip4 = version == 4 || (version == 0 && dv_net.is_ip4(sending->socket));
+    return ip4 ? IP4_UDP_LEN : IP6_UDP_LEN;
+}
+
 static size_t work_len(const work *now)
 {
     const dv_sending *sending = now->sending;
@@ -307,6 +315,7 @@ dv_result dv_wire_send(dv_sending *sending)
     now.may_wait = sending->timeout_ns != 0;
     now.at = sending->first + sending->sent;
     now.method = method_here(sending);
+    now.header_len = sending->rate ? header_len(sending) : 0;
     if (!sending->rate && dv_host_is_long(work_len(&now)))
         go_away(&now);
     dv_stop stopped = DV_STOP_DONE;

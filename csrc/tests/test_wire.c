@@ -25,6 +25,8 @@ static struct {
     int best;
     bool knows_segments;
     bool cuts;       /* the device takes segments */
+    bool is_ip4;     /* the socket is, where no address tells */
+    uint8_t version; /* of the address */
     bool has_many;   /* there is a sendmmsg */
     int cut_error;   /* what it says where it does not */
     size_t path_len; /* longer packets do not fit */
@@ -49,6 +51,12 @@ static struct {
 static int fake_best(void)
 {
     return kernel.best;
+}
+
+static bool fake_is_ip4(intptr_t socket)
+{
+    (void)socket;
+    return kernel.is_ip4;
 }
 
 static bool fake_cuts(intptr_t socket)
@@ -109,7 +117,7 @@ static int fake_send(intptr_t socket, const dv_address *address, const dv_parcel
     kernel.calls++;
     kernel.clock += 1000;
     CHECK(socket == (kernel.duplicates ? DUPLICATE : SOCKET));
-    CHECK(address->version == 4 && address->port == 5004);
+    CHECK(address->version == kernel.version && address->port == 5004);
     CHECK(count >= 1 && count <= DV_PARCELS_MAX);
     for (size_t i = 0; i < count; i++)
         check_parcel(&parcels[i]);
@@ -191,6 +199,7 @@ static void kernel_begin(const size_t *lens, size_t count)
     kernel.cut_error = EIO;
     kernel.path_len = DV_PACKET_MAX_LEN;
     kernel.clock = (int64_t)1 << 40;
+    kernel.version = 4;
     kernel.packet_count = count;
     for (size_t i = 0; i < count; i++)
         kernel.ends[i] = end += lens[i];
@@ -212,7 +221,7 @@ static dv_sending sending_new(void)
 {
     dv_sending made = {0};
     made.socket = SOCKET;
-    made.address.version = 4;
+    made.address.version = kernel.version;
     made.address.port = 5004;
     made.packets = kernel.packets;
     made.packet_count = kernel.packet_count;
@@ -464,6 +473,20 @@ static void wire_paces(void)
     }
 }
 
+static void wire_counts_headers(uint8_t version, bool is_ip4, int64_t header_len)
+{
+    begin_case();
+    kernel_equal(1000, 1);
+    kernel.version = version;
+    kernel.is_ip4 = is_ip4;
+    dv_sending sending = sending_new();
+    sending.rate = 8000000000; /* a byte a nanosecond */
+    int64_t due_ns = kernel.clock;
+    sending.due_ns = due_ns;
+    send_once(&sending);
+    CHECK(sending.due_ns == due_ns + 1000 + header_len);
+}
+
 /* Receiving: sealed packets that come in one by one, several as one, or too long. */
 
 #define QUEUE_MAX 600
@@ -621,6 +644,7 @@ void test_wire(void)
     real = dv_net;
     dv_net.best = fake_best;
     dv_net.cuts = fake_cuts;
+    dv_net.is_ip4 = fake_is_ip4;
     dv_net.send = fake_send;
     dv_net.receive = fake_receive;
     dv_net.wait = fake_wait;
@@ -638,6 +662,10 @@ void test_wire(void)
     wire_refused();
     group("wire: paced");
     wire_paces();
+    wire_counts_headers(4, false, 28);
+    wire_counts_headers(6, false, 48);
+    wire_counts_headers(0, true, 28);
+    wire_counts_headers(0, false, 48);
     group("wire: received in order, each once");
     wire_receives();
     free(kernel.packets);
