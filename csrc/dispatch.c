@@ -20,8 +20,8 @@ static const struct {
 } table[] = {
     {&dv_engine_openssl_aes256gcm, 0, 0, 0, false},
     {&dv_engine_sodium_aes256gcm, 0, 0, 0, false},
-    {&dv_engine_openssl_aes256gcm, 128, DV_VERSION(1, 0, 19), 0, true},
-    {&dv_engine_openssl_aes256gcm, 128, 0, DV_VERSION(3, 5, 0), true},
+    {&dv_engine_openssl_aes256gcm, 192, 0, DV_VERSION(3, 5, 0), true},
+    {&dv_engine_openssl_aes256gcm, 320, DV_VERSION(1, 0, 19), 0, true},
     {&dv_engine_openssl_aes256gcm, 544, DV_VERSION(1, 0, 19), 0, false},
     {&dv_engine_sodium_xchacha20poly1305, 0, 0, 0, false},
     {&dv_engine_openssl_xchacha20poly1305, 192, 0, DV_VERSION(3, 5, 0), true},

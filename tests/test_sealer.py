@@ -559,7 +559,7 @@ def test_a_long_burst_gives_up_the_gil_and_a_short_one_keeps_it(mode: Mode) -> N
 BODIES = st.one_of(
     st.binary(max_size=300),
     st.integers(0, 2000).map(lambda n: random.Random(n).randbytes(n)),
-    st.sampled_from([127, 128, 191, 192, 543, 544, 545, 639, 640, 641]).map(bytes),
+    st.sampled_from([191, 192, 319, 320, 543, 544, 639, 640]).map(bytes),
 )
 
 
