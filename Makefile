@@ -62,7 +62,7 @@ asan: $(VENV)/.ready ## All tests under AddressSanitizer and UndefinedBehaviorSa
 tsan: $(VENV)/.ready ## The C tests, and Python's tests of threads, under ThreadSanitizer
 	@scripts/sanitize.sh tsan
 
-valgrind: build/test_csrc build/.valgrind $(VENV)/.ready ## The C tests, and the demo from Python, under valgrind
+valgrind: build/test_csrc build/.valgrind $(VENV)/.ready ## The C tests, and some of Python's, under valgrind
 	@scripts/valgrind.sh
 
 dropin: $(VENV)/.nox ## Run each library that dvcrypto drops in, end to end; DROPIN_ARGS="-s dropin-disnake" for one
