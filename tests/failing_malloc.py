@@ -3,12 +3,13 @@
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from programs import SANITIZED
+from programs import SANITIZED, python
 
 SOURCE = Path(__file__).with_suffix(".c")
 
@@ -55,3 +56,14 @@ def preload(tmp_path_factory: pytest.TempPathFactory) -> str:
     built = tmp_path_factory.mktemp("failing_malloc") / "failing_malloc.so"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", str(SOURCE), "-o", str(built)], check=True)
     return str(built)
+
+
+@pytest.fixture(scope="session")
+def preload_all(preload: str) -> str:
+    """The same, for programs in which what Python itself allocates fails too: PYTHONMALLOC=malloc."""
+    code = f"{PRELUDE}\nfor _ in at_each(lambda: lambda: None): pass"
+    run = python(code, LD_PRELOAD=preload, PYTHONMALLOC="malloc")
+    if run.returncode == -signal.SIGSEGV:
+        pytest.skip("this Python crashes where a new function finds no memory, as CPython 3.12.1 does")
+    assert run.returncode == 0, run.stderr
+    return preload

@@ -15,13 +15,13 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from failing_malloc import PRELUDE, preload
+from failing_malloc import PRELUDE, preload, preload_all
 from programs import SANITIZED, python
 
 from dvcrypto import Burst, Mode, Opener, Sealer, SealError, Status
 from dvcrypto.dropin.aesgcm import AESGCM
 
-__all__ = ["preload"]
+__all__ = ["preload", "preload_all"]
 
 KEY = bytes(range(32))
 HEADER = bytes.fromhex("8078 0001 0000 03c0 0000 0d10")
@@ -179,18 +179,24 @@ print(failures)
 )
 
 
-@MODES
-@pytest.mark.parametrize("allocator", ["pymalloc", "malloc"], ids=["native memory", "all memory"])
-def test_without_memory_there_is_a_memory_error_and_nothing_else_has_happened(
-    preload: str, mode: Mode, allocator: str
-) -> None:
-    # Of small Python objects pymalloc makes its own; with malloc each of them fails too, and a result that is there may
-    # find no object to be in.
+def run_without_memory(mode: Mode, preload: str, allocator: str) -> None:
     constants = f"MODE, RETRIES = {mode.value!r}, {allocator == 'pymalloc'}\n"
     run = python(constants + NO_MEMORY, LD_PRELOAD=preload, PYTHONMALLOC=allocator)
     assert run.returncode == 0, run.stderr
     assert "ffi.gc" not in run.stderr, run.stderr  # of generators without memory Python says it too
     assert int(run.stdout) > 20
+
+
+@MODES
+def test_without_native_memory_there_is_a_memory_error_and_nothing_else_has_happened(preload: str, mode: Mode) -> None:
+    run_without_memory(mode, preload, "pymalloc")
+
+
+@MODES
+def test_without_any_memory_there_is_a_memory_error_and_nothing_else_has_happened(preload_all: str, mode: Mode) -> None:
+    # Of small Python objects pymalloc makes its own; with malloc each of them fails too, and a result that is there may
+    # find no object to be in.
+    run_without_memory(mode, preload_all, "malloc")
 
 
 # Threads, signals

@@ -16,14 +16,14 @@ from typing import Any
 import oracle
 import pytest
 from failing_malloc import PRELUDE as FAILING
-from failing_malloc import preload
+from failing_malloc import preload, preload_all
 from programs import environment, searches_memory
 
 from dvcrypto import Mode, Opener, RtpStream, Sealer, diagnose
 from dvcrypto.dropin.aesgcm import AESGCM
 from dvcrypto.dropin.nacl import Aead
 
-__all__ = ["preload"]
+__all__ = ["preload", "preload_all"]
 
 KEY = bytes(range(100, 132))
 FIRST_NONCE = 0x8000_0000
@@ -233,8 +233,8 @@ print(json.dumps([failures, copies()]))
 
 @searches_memory
 @pytest.mark.parametrize("mode", tuple(Mode))
-def test_what_fails_for_lack_of_memory_leaves_no_key(preload: str, mode: Mode) -> None:
-    run = search(FAILING + LEFT_BY_FAILURES, mode.value, LD_PRELOAD=preload, PYTHONMALLOC="malloc")
+def test_what_fails_for_lack_of_memory_leaves_no_key(preload_all: str, mode: Mode) -> None:
+    run = search(FAILING + LEFT_BY_FAILURES, mode.value, LD_PRELOAD=preload_all, PYTHONMALLOC="malloc")
     assert run.returncode == 0, run.stderr.decode()
     failures, left = json.loads(run.stdout)
     assert failures > 50
