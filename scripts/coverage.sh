@@ -13,8 +13,8 @@ git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t 
 cd build/coverage/project
 export PYTHONPATH=$PWD COVERAGE_FILE=$PWD/.coverage
 
-make --silent VENV="$root/.venv" CFLAGS="-O0 -g --coverage" test-c
-CFLAGS="-O0 -g --coverage" LDFLAGS=--coverage $python setup.py --quiet build_ext --inplace
+make --silent VENV="$root/.venv" CFLAGS="-O0 -g --coverage -fprofile-update=atomic" test-c
+CFLAGS="-O0 -g --coverage -fprofile-update=atomic" LDFLAGS=--coverage $python setup.py --quiet build_ext --inplace
 $python -m coverage run -m pytest --quiet -n auto --dist worksteal --ignore tests/test_faults.py --ignore tests/test_secrets.py
 # Some of these programs, which run out of memory or end in strange ways, do not bear to be watched, and fail.
 $python -m coverage run -m pytest --quiet -n auto tests/test_faults.py tests/test_secrets.py || true

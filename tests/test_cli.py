@@ -289,6 +289,27 @@ def test_the_demo_takes_another_capture_and_refuses_one_without_media(vectors: P
     assert "no plain RTP" in done.stderr
 
 
+@pytest.mark.parametrize("mode", dvcrypto.Mode)
+def test_the_demo_tells_every_difference(mode: dvcrypto.Mode) -> None:
+    from dvcrypto.cli import demo
+
+    key, plain = bytes(32), [bytes.fromhex("8078000100000000000a0d10") + bytes([n]) for n in range(4)]
+    sealed = dvcrypto.Sealer(mode, key).seal_burst(plain).tolist()
+    assert demo._differences(mode, key, plain, sealed, [*plain]) == []
+    assert demo._differences(mode, key, plain, sealed[:3], [*plain]) == ["media packet 4 did not arrive"]
+    assert demo._differences(mode, key, plain, sealed, plain[:3]) == ["media packet 4 did not arrive"]
+    other = bytes([*sealed[1][:12], sealed[1][12] ^ 1, *sealed[1][13:]])
+    told = demo._differences(mode, key, plain, [sealed[0], other, *sealed[2:]], [*plain[:2], None, plain[0]])
+    assert told == [
+        "media packet 2 was sealed to other bytes than cryptography's",
+        "media packet 3 was opened to other bytes than it had",
+        "media packet 4 was opened to other bytes than it had",
+    ]
+    again = dvcrypto.Sealer(mode, key).seal(plain[1][:12], plain[1][12:])
+    told = demo._differences(mode, key, plain[:2], [sealed[0], again], [*plain[:2]])
+    assert told == ["1 nonces were used twice"]
+
+
 def test_the_demo_notices_a_difference(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from dvcrypto.cli import main, reference
 

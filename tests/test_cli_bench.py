@@ -426,3 +426,12 @@ def wait_for_children(pid: int) -> list[str]:
             return children
         time.sleep(0.05)
     return []
+
+
+@pytest.mark.parametrize("how", [*dvcrypto.Mode, *others.installed()])
+def test_a_worker_times_every_contender_in_bursts_and_one_by_one(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throughput, "_SAMPLE", 1e-5)
+    for count in (1, throughput.BURST):
+        assert throughput.answer(how, 200, count)["ns"] > 0
+    engine = throughput.answer(how, 0, 0)["engine"]
+    assert engine == (dvcrypto.Sealer(how, bytes(32)).engine if how in list(dvcrypto.Mode) else how)

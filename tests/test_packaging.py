@@ -1,6 +1,7 @@
 """What a wheel carries is what scripts/deps.toml pins, and a wheel that is not as it should be is refused."""
 
 import importlib
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ NATIVE = next(Path(dvcrypto.__file__).parent.glob("_native.*so"), None)
 if not SCRIPTS.is_dir():
     pytest.skip("an installed package has no scripts", allow_module_level=True)
 
+from dvcrypto import _build_native as build  # noqa: E402 - an installed package has none
+
 
 def script(monkeypatch: pytest.MonkeyPatch, name: str) -> ModuleType:
     monkeypatch.syspath_prepend(str(SCRIPTS))
@@ -35,6 +38,39 @@ def test_a_checkout_that_is_not_built_says_how_to_build_it(tmp_path: Path) -> No
     said = done.stderr.splitlines()[-1]
     assert said.startswith(f"ImportError: dvcrypto's C layer is not built in {tmp_path / 'dvcrypto'}; ")
     assert said.endswith("scripts/install_system_packages.sh and `pip install --editable .` build it")
+
+
+# The build
+
+
+def test_a_build_without_its_libraries_says_which_line_installs_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PKG_CONFIG", "no-such-program")
+    with pytest.raises(SystemExit, match="no-such-program is not installed") as caught:
+        build.pkg_config_flags()
+    install = str(caught.value).splitlines()
+    assert install[1] == "  Debian, Ubuntu:  sudo apt-get install pkg-config libsodium-dev libssl-dev"
+    assert install[-1] == "Then run the same command again."
+    monkeypatch.setenv("PKG_CONFIG", "false")
+    with pytest.raises(SystemExit, match=r"pkg-config finds no libsodium 1\.0\.18 or newer") as caught:
+        build.pkg_config_flags()
+    assert "  Debian, Ubuntu:  sudo apt-get install libsodium-dev\n" in str(caught.value)
+    with pytest.raises(SystemExit, match=re.escape(f"DVCRYPTO_STATIC_PREFIX is {tmp_path}, and ")) as caught:
+        build.static_flags(tmp_path)
+    assert f"{tmp_path / 'include' / 'sodium.h'} is not there" in str(caught.value)
+
+
+def test_a_static_build_takes_its_libraries_from_the_prefix_alone(tmp_path: Path) -> None:
+    suffix = ".lib" if sys.platform == "win32" else ".a"
+    archives = [tmp_path / "lib" / f"{name}{suffix}" for name in ("libsodium", "libcrypto")]
+    for file in (tmp_path / "include" / "sodium.h", tmp_path / "include" / "openssl" / "evp.h", *archives):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    flags = build.static_flags(tmp_path)
+    assert flags["include_dirs"] == [str(tmp_path / "include")]
+    assert flags["extra_objects"] == list(map(str, archives))
+    assert not {"sodium", "crypto", "ssl"} & set(flags.get("libraries", []))
 
 
 # The libraries
