@@ -1,9 +1,9 @@
 """Relays for the tests: a path between two UDP sockets that loses, doubles and reorders, or has a rate and a queue.
 
 ``python relay.py faults LISTEN_HOST:PORT TO_HOST:PORT SEED`` loses 1 %, doubles 1 % and reorders 2 % of all datagrams;
-``python relay.py queue LISTEN_HOST:PORT TO_HOST:PORT BITS_A_SECOND PACKETS`` drops what would find the queue of a link of
-that rate full. When a datagram came in is what the kernel says: a relay that a busy machine stops for a while makes no
-difference. Either prints the port it listens on, and at the end of its input one line of JSON: what it has done.
+``python relay.py queue LISTEN_HOST:PORT TO_HOST:PORT BITS_A_SECOND PACKETS`` drops what would find the queue of a link
+of that rate full, by the times at which the kernel took it in: that the relay itself may be late makes no difference.
+Either prints the port it listens on, and at the end of its input one line of JSON: what it has done.
 """
 
 import collections
