@@ -395,6 +395,13 @@ def test_a_worker_that_cannot_answer_says_why(
         worker.ask(**question)
 
 
+def test_a_worker_that_ended_before_it_was_asked_says_why() -> None:
+    with workers.Worker(throughput.answer, {"DVCRYPTO_ENGINE": "none"}) as worker:
+        worker._process.wait()
+        with pytest.raises(OSError, match=r"ended: .*EngineUnavailable"):
+            worker.ask()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_ends_at_once_and_leaves_no_process(number: signal.Signals) -> None:

@@ -198,7 +198,7 @@ def test_without_memory_there_is_a_memory_error_and_nothing_else_has_happened(
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """What is raised in a callback of the collector, Hypothesis's say, does not get to the code that was interrupted."""
+    """What is raised in a callback of the collector, Hypothesis's say, does not reach the code that was interrupted."""
     gc.disable()
     yield
     gc.enable()
