@@ -36,14 +36,14 @@ static registers cpuid(unsigned leaf)
     return r;
 }
 
-/* Only where CPUID says OSXSAVE. */
+/* Only where CPUID says OSXSAVE: others have no such instruction, and it must not be moved in front of the question. */
 static unsigned xcr0(void)
 {
 #ifdef _MSC_VER
     return (unsigned)_xgetbv(0);
 #else
     unsigned low, high;
-    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return low;
 #endif
 }
@@ -60,7 +60,8 @@ int dv_aes_accelerated(void)
 
 bool dv_vaes_avx512(void)
 {
-    return has(cpuid(1).ecx, 1u << 27) &&                                  /* OSXSAVE */
+    return sizeof(void *) == 8 &&                                          /* OpenSSL has no other code for them */
+           has(cpuid(1).ecx, 1u << 27) &&                                  /* OSXSAVE */
            has(xcr0(), 1u << 1 | 1u << 2 | 1u << 5 | 1u << 6 | 1u << 7) && /* SSE, AVX and AVX-512's three parts */
            has(cpuid(7).ebx, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) && /* AVX-512 F, DQ, BW, VL */
            has(cpuid(7).ecx, 1u << 9 | 1u << 10);                          /* VAES, VPCLMULQDQ */

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Whether the CPU has VAES and VPCLMULQDQ in AVX-512's registers, and the system saves those. */
+/* Whether the CPU has VAES and VPCLMULQDQ in AVX-512's registers, the system saves those, and this is a 64-bit program. */
 bool dv_vaes_avx512(void);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "engine.h"
 
-/* Rows that one mode may have in the table, and so the ranges of lengths and the engines that may share it. */
+/* Ranges of lengths into which the rows that apply may divide a mode, and so the engines that may share it. */
 #define DV_RANGE_MAX 4
 
 dv_result dv_dispatch_init(void);

@@ -2,7 +2,7 @@
 #ifndef DV_LIBRARY_H
 #define DV_LIBRARY_H
 
-#define DV_VERSION(major, minor, patch) ((major) * 10000 + (minor) * 1000 + (patch))
+#define DV_VERSION(major, minor, patch) ((major) * 1000000 + (minor) * 1000 + (patch))
 
 /* The linked libsodium's version as DV_VERSION writes it; 0 where it cannot be read. */
 int dv_sodium_number(void);

@@ -157,11 +157,13 @@ static bool net_cuts(intptr_t socket)
 
 #endif
 
-static bool net_is_ip4(intptr_t socket)
+static void net_own(intptr_t socket, dv_address *address)
 {
     name own;
     socklen_t own_len = sizeof own;
-    return getsockname((int)socket, (struct sockaddr *)&own, &own_len) == 0 && own.any.ss_family == AF_INET;
+    own.any.ss_family = AF_UNSPEC;
+    getsockname((int)socket, (struct sockaddr *)&own, &own_len);
+    name_read(address, &own);
 }
 
 static void slot_prepare(const dv_slot *slot, struct msghdr *message, struct iovec *part, name *from, control *space)
@@ -331,7 +333,7 @@ int dv_wire_set(intptr_t socket, int option, int on)
     return setsockopt((int)socket, level, name, &on, sizeof on) < 0 ? errno : 0;
 }
 
-dv_net_calls dv_net = {net_best,  net_cuts, net_is_ip4,    net_send,  net_receive, net_wait,
+dv_net_calls dv_net = {net_best,  net_cuts, net_own,       net_send,  net_receive, net_wait,
                        net_sleep, net_now,  net_duplicate, net_close, net_meaning};
 
 #else

@@ -41,7 +41,7 @@ typedef enum dv_net_fault {
 typedef struct dv_net_calls {
     int (*best)(void);             /* dv_wire_method */
     bool (*cuts)(intptr_t socket); /* whether the kernel knows segments: without, a parcel would leave uncut */
-    bool (*is_ip4)(intptr_t socket);
+    void (*own)(intptr_t socket, dv_address *address); /* the socket's; of version 0 where it has none */
     int (*send)(intptr_t socket, const dv_address *address, const dv_parcel *parcels, size_t count); /* how many left */
     int (*receive)(intptr_t socket, bool many, dv_slot *slots, size_t count);                        /* how many came */
     int (*wait)(intptr_t socket, bool to_send, int64_t timeout_ns); /* 1 ready, 0 not in time; negative: for ever */

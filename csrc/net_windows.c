@@ -22,11 +22,13 @@ static bool net_cuts(intptr_t socket)
     return false;
 }
 
-static bool net_is_ip4(intptr_t socket)
+static void net_own(intptr_t socket, dv_address *address)
 {
     name own;
     socklen_t own_len = sizeof own;
-    return getsockname((SOCKET)socket, (struct sockaddr *)&own, &own_len) == 0 && own.any.ss_family == AF_INET;
+    own.any.ss_family = AF_UNSPEC;
+    getsockname((SOCKET)socket, (struct sockaddr *)&own, &own_len);
+    name_read(address, &own);
 }
 
 static int ready_within(intptr_t socket, short events, int timeout_ms)
@@ -130,7 +132,7 @@ int dv_wire_set(intptr_t socket, int option, int on)
     return WSAENOPROTOOPT;
 }
 
-dv_net_calls dv_net = {net_best,  net_cuts, net_is_ip4,    net_send,  net_receive, net_wait,
+dv_net_calls dv_net = {net_best,  net_cuts, net_own,       net_send,  net_receive, net_wait,
                        net_sleep, net_now,  net_duplicate, net_close, net_meaning};
 
 #else

@@ -285,11 +285,19 @@ static int method_here(const dv_sending *sending)
     return method == DV_WIRE_GSO && !dv_net.cuts(sending->socket) ? DV_WIRE_MMSG : method;
 }
 
+/* An IPv6 socket sends IPv4's packets to IPv4's addresses, which are ::ffff:0:0/96 there (RFC 4291, section 2.5.5.2). */
+static bool is_ip4(const dv_address *address)
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    return address->version == 4 || (address->version == 6 && !memcmp(address->bytes, mapped, sizeof mapped));
+}
+
 static size_t header_len(const dv_sending *sending)
 {
-    int version = sending->address.version; /* 0 on a connected socket */
-    bool ip4 = version == 4 || (version == 0 && dv_net.is_ip4(sending->socket));
-    return ip4 ? IP4_UDP_LEN : IP6_UDP_LEN;
+    dv_address address = sending->address;
+    if (!address.version) /* the socket is connected, by the same protocol as it has */
+        dv_net.own(sending->socket, &address);
+    return is_ip4(&address) ? IP4_UDP_LEN : IP6_UDP_LEN;
 }
 
 static size_t work_len(const work *now)

@@ -1,19 +1,23 @@
 """Relays for the tests: a path between two UDP sockets that loses, doubles and reorders, or has a rate and a queue.
 
 ``python relay.py faults LISTEN_HOST:PORT TO_HOST:PORT SEED`` loses 1 %, doubles 1 % and reorders 2 % of all datagrams;
-``python relay.py queue LISTEN_HOST:PORT TO_HOST:PORT BITS_A_SECOND PACKETS`` sends on at a rate, and drops what finds
-its queue full. Either prints the port it listens on, and at the end of its input one line of JSON: what it has done.
+``python relay.py queue LISTEN_HOST:PORT TO_HOST:PORT BITS_A_SECOND PACKETS`` drops what would find the queue of a link
+of that rate full, by the times at which the kernel took it in: that the relay itself may be late makes no difference.
+Either prints the port it listens on, and at the end of its input one line of JSON: what it has done.
 """
 
 import collections
+import contextlib
 import json
 import random
 import select
 import socket
+import struct
 import sys
 import time
 
 IP_UDP_LEN = 28
+SO_RCVBUFFORCE, SO_TIMESTAMPNS = 33, 35  # Linux's
 
 
 def address(text: str) -> tuple[str, int]:
@@ -26,7 +30,10 @@ class Relay:
 
     def __init__(self, listen: str, to: str) -> None:
         self.listener = socket.socket(type=socket.SOCK_DGRAM)
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        with contextlib.suppress(OSError):  # root may have more than the system's limit
+            self.listener.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
+        with contextlib.suppress(OSError):
+            self.listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.listener.bind(address(listen))
         self.listener.setblocking(False)
         self.sender = socket.socket(type=socket.SOCK_DGRAM)
@@ -39,17 +46,19 @@ class Relay:
         self.sender.sendto(datagram, self.to)
         self.counts["sent"] += 1
 
-    def wait(self, timeout: float | None) -> tuple[list[bytes], bool]:
-        """What is waiting, and whether the input has ended."""
-        readable = select.select([self.listener, sys.stdin], [], [], timeout)[0]
-        datagrams: list[bytes] = []
+    def wait(self) -> tuple[list[tuple[float, bytes]], bool]:
+        """What came in, with its time, and whether the input has ended."""
+        readable = select.select([self.listener, sys.stdin], [], [])[0]
+        came: list[tuple[float, bytes]] = []
         while self.listener in readable:
             try:
-                datagrams.append(self.listener.recv(65536))
+                datagram, beside, *_ = self.listener.recvmsg(65536, 64)
             except BlockingIOError:
                 break
-        self.counts["received"] += len(datagrams)
-        return datagrams, sys.stdin in readable
+            stamps = [struct.unpack("@qq", data) for _, kind, data in beside if kind == SO_TIMESTAMPNS]
+            came.append((stamps[0][0] + stamps[0][1] / 1e9 if stamps else time.time(), datagram))
+        self.counts["received"] += len(came)
+        return came, sys.stdin in readable
 
 
 def faults(relay: Relay, seed: str) -> None:
@@ -57,8 +66,8 @@ def faults(relay: Relay, seed: str) -> None:
     held: list[bytes] = []
     ended = False
     while not ended:
-        datagrams, ended = relay.wait(None)
-        for datagram in datagrams:
+        came, ended = relay.wait()
+        for _, datagram in came:
             drawn = chance.random()
             if drawn < 0.01:
                 relay.counts["lost"] += 1
@@ -78,26 +87,20 @@ def faults(relay: Relay, seed: str) -> None:
 
 
 def queue(relay: Relay, rate: str, room: str) -> None:
-    waiting: collections.deque[bytes] = collections.deque()
-    free_at = time.monotonic()
+    leaving: collections.deque[float] = collections.deque()  # when the link is done with each: one on it, others queued
     ended = False
-    while not ended or waiting:
-        timeout = max(0.0, free_at - time.monotonic()) if waiting else None
-        datagrams, ended = relay.wait(timeout if not ended else 0.0)
-        now = time.monotonic()
-        # What the link would have taken by now has left before what has just come in.
-        while waiting and free_at <= now:
-            datagram = waiting.popleft()
-            free_at += (len(datagram) + IP_UDP_LEN) * 8 / float(rate)
-            relay.send(datagram)
-        if not waiting:
-            free_at = max(free_at, now)
-        for datagram in datagrams:
-            relay.departures.append(now)
-            if len(waiting) < int(room):
-                waiting.append(datagram)
-            else:
+    while not ended:
+        came, ended = relay.wait()
+        for at, datagram in came:
+            relay.departures.append(at)
+            while leaving and leaving[0] <= at:
+                leaving.popleft()
+            if len(leaving) > int(room):
                 relay.counts["lost"] += 1
+                continue
+            free_at = leaving[-1] if leaving else at
+            leaving.append(free_at + (len(datagram) + IP_UDP_LEN) * 8 / float(rate))
+            relay.send(datagram)
 
 
 if __name__ == "__main__":

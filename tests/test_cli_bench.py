@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -98,7 +99,7 @@ def test_the_report_has_every_row_with_throughput_factor_and_cpu_share(told: dic
     assert told["stream"]["bitrate"] == 10_000_000
     for row in told["stream"]["rows"]:
         windows, cpu = row["windows_percent"], row["cpu_percent"]
-        assert len(windows) == 2
+        assert len(windows) == 2 or row["late_ms"] > 1000  # then its turn was given up
         assert min(windows) - 0.01 <= cpu["mean"] <= max(windows) + 0.01
         assert cpu["worst"] == max(windows) > 0
     assert told["machine"]["aes_accelerated"] == dvcrypto.aes_accelerated()
@@ -197,7 +198,10 @@ def test_a_stream_is_audio_and_video_up_to_its_bitrate() -> None:
 
 
 @pytest.mark.parametrize("mode", [None, *dvcrypto.Mode])
-def test_a_window_sends_5_audio_packets_and_6_frames_of_each_stream(mode: str | None) -> None:
+def test_a_window_sends_5_audio_packets_and_6_frames_of_each_stream(
+    monkeypatch: pytest.MonkeyPatch, mode: str | None
+) -> None:
+    monkeypatch.setattr(stream, "_HOPELESS", math.inf)  # however late a busy machine is
     with stream.socket.socket(stream.socket.AF_INET, stream.socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
         receiver.settimeout(5)
@@ -389,6 +393,13 @@ def test_a_worker_that_cannot_answer_says_why(
 ) -> None:
     with workers.Worker(answer, environment) as worker, pytest.raises(OSError, match=said):
         worker.ask(**question)
+
+
+def test_a_worker_that_ended_before_it_was_asked_says_why() -> None:
+    with workers.Worker(throughput.answer, {"DVCRYPTO_ENGINE": "none"}) as worker:
+        worker._process.wait()
+        with pytest.raises(OSError, match=r"ended: .*EngineUnavailable"):
+            worker.ask()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends signals")

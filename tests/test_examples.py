@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_ports
 
 import dvcrypto
 
@@ -160,16 +161,6 @@ def test_h264_is_streamed_in_real_time(tmp_path: Path, key_file: Path) -> None:
     shown = [header.timestamp for header in headers if header.marker]  # Matroska counts in milliseconds
     assert shown == [90 * round(1000 * number / 30) for number in range(len(frames))]
     assert last_came - begun >= shown[-1] / 90_000  # no frame leaves before it is due, however slow the machine
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket(type=socket.SOCK_DGRAM) for _ in range(count)]
-    for sock in sockets:
-        sock.bind(("127.0.0.1", 0))
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
 
 
 def test_the_relay_hands_every_stream_on_under_its_own_key(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ at (descriptor bits, picture IDs) is checked bit by bit against the documents th
 """
 
 import itertools
-import random
 import re
 import shutil
 import socket
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_ports
 
 from dvcrypto import Mode, NonceExhausted, Opener, Packetizer, RtpExtension, RtpStream, Sealer
 
@@ -28,6 +28,7 @@ KEY = bytes(range(32))
 PLAYOUT_DELAY = RtpExtension(0xBEDE, bytes.fromhex("52000000"))
 VIDEO = ("h264", "h265", "vp8", "vp9", "vp9-superframes", "av1")
 EMPTY_REPORT = struct.pack("!BBHI", 0x80, 201, 1, 0x5678)  # RTCP: a receiver of nothing (RFC 3550, section 6.4.2)
+BUFFERED = 100_000  # bytes that wait for FFmpeg at most: the buffer that systems give a socket holds twice as many
 OVERHEAD = 32  # of a packet without an extension: header, tag, nonce
 
 
@@ -98,7 +99,7 @@ class Listener(threading.Thread):
         self.error: Exception | None = None
 
     def run(self) -> None:
-        options = {"protocol_whitelist": "file,udp,rtp", "buffer_size": "4000000", "reorder_queue_size": "0"}
+        options = {"protocol_whitelist": "file,udp,rtp", "reorder_queue_size": "0"}
         try:
             with av.open(str(self._file), format="sdp", options=options, timeout=(20, 20)) as container:
                 for packet in container.demux():
@@ -111,46 +112,24 @@ class Listener(threading.Thread):
             self.error = error
 
 
-def free_port() -> int:
-    """An even port that is free, and so is the next one, for RTCP; below those that systems give out by themselves."""
-    for port in random.Random().sample(range(20000, 32000, 2), 100):
-        with (
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one,
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as two,
-        ):
-            try:
-                one.bind(("127.0.0.1", port))
-                two.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
-    pytest.skip("no free pair of UDP ports")
-
-
-def listens(port: int) -> bool:
-    """Asked by a datagram, which a port that nobody has refuses: to bind it would take it from who is about to."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("127.0.0.1", port))
-        probe.settimeout(0.01)
-        probe.send(EMPTY_REPORT)
-        try:
-            probe.recv(1)
-        except TimeoutError:
-            return True
-        except ConnectionError:
-            return False
-    raise AssertionError(f"port {port} answers")
+def bytes_waiting(port: int) -> int | None:
+    """In the UDP socket that has the port, in memory; None where there is none. Only Linux tells."""
+    for line in Path("/proc/net/udp").read_text().splitlines()[1:]:
+        _, local, _, _, queues, *_ = line.split()
+        if int(local.rpartition(":")[2], 16) == port:
+            return int(queues.rpartition(":")[2], 16)
+    return None
 
 
 def start_listening(folder: Path, codec: str) -> tuple[Listener, int]:
     """FFmpeg ends at once where a port of its has gone to somebody else in the meantime."""
     extra = "a=fmtp:101 packetization-mode=1\r\n" if codec == "h264" else ""
     for _ in range(5):
-        port = free_port()
+        port, port_of_rtcp = free_ports(2)
         listener = Listener(folder, codec, port, extra)
         listener.start()
         while listener.is_alive():
-            if listens(port + 1):  # RTCP's, which it opens last
+            if bytes_waiting(port_of_rtcp) is not None:  # it is opened last
                 return listener, port
             time.sleep(0.01)
     raise AssertionError("FFmpeg does not listen") from listener.error
@@ -166,21 +145,18 @@ def in_ffmpeg_s_form(codec: str, packet: Any) -> bytes:
 
 
 def read_by_ffmpeg(folder: Path, codec: str, stream: RtpStream, frames: list[bytes], advance: int) -> Listener:
+    if not Path("/proc/net/udp").exists():
+        pytest.skip("this system does not tell whether FFmpeg keeps up")
     listener, port = start_listening(folder, codec)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        for frame in frames:
-            for number, packet in enumerate(seal_and_open(stream, frame, codec, advance)):
-                sender.sendto(in_ffmpeg_s_form(codec, packet), ("127.0.0.1", port))
-                if number % 8 == 7:
-                    time.sleep(0.001)
-            time.sleep(0.002)
+        for packet in (packet for frame in frames for packet in seal_and_open(stream, frame, codec, advance)):
+            while (bytes_waiting(port) or 0) > BUFFERED:
+                time.sleep(0.001)
+            sender.sendto(in_ffmpeg_s_form(codec, packet), ("127.0.0.1", port))
         bye = struct.pack("!BBHI", 0x81, 203, 1, stream.ssrc)
-        for _ in range(200):
+        while listener.is_alive():
             sender.sendto(EMPTY_REPORT + bye, ("127.0.0.1", port))
             listener.join(0.1)
-            if not listener.is_alive():
-                break
-    assert not listener.is_alive()
     assert listener.error is None or isinstance(listener.error, EOFError), listener.error
     return listener
 

@@ -62,23 +62,27 @@ class Pair:
     """A sender and a receiver on loopback."""
 
     def __init__(self, family: int = socket.AF_INET) -> None:
-        self.family = family
-        self.listen(("127.0.0.1" if family == socket.AF_INET else "::1", 0))
+        self.receiver = socket.socket(family, socket.SOCK_DGRAM)
+        self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.receiver.bind(("127.0.0.1" if family == socket.AF_INET else "::1", 0))
+        self.receiver.settimeout(5)
         self.address = self.receiver.getsockname()
         self.sender = socket.socket(family, socket.SOCK_DGRAM)
         self.sealer = dvcrypto.Sealer(MODE, KEY)
         self.stream = dvcrypto.RtpStream(self.sealer, 1, 101)
         self.opener = dvcrypto.Opener(MODE, KEY)
 
-    def listen(self, address: Any) -> None:
-        self.receiver = socket.socket(self.family, socket.SOCK_DGRAM)
-        self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        self.receiver.bind(address)
-        self.receiver.settimeout(5)
-
     def connect(self) -> "Pair":
         self.sender.connect(self.address)
         return self
+
+    def refuse(self) -> None:
+        """From now on, what the sender sends. The port stays taken: one that is given back is somebody else's next."""
+        self.receiver.connect(self.address)  # it hears nobody but itself
+
+    def accept(self) -> None:
+        """From now on, what the connected sender sends."""
+        self.receiver.connect(self.sender.getsockname())
 
     def get(self, count: int) -> list[bytes]:
         return [self.receiver.recv(65536) for _ in range(count)]
@@ -110,14 +114,19 @@ def burst_of(pair: Pair, lens: list[int]) -> dvcrypto.Burst:
     return pair.sealer.seal_burst([HEADER + os.urandom(length) for length in lens])
 
 
+def send_natively(sock: socket.socket, to: Any, burst: dvcrypto.Burst, rate: float = 0.0) -> Any:
+    """Send a burst; its dv_sending."""
+    told: list[bytes] = []
+    address, method = _sending.native_address(sock, to), _sending.method_of(sock)
+    where = sock.fileno(), id(address) if address else 0, id(burst._sealed), id(burst._ends)
+    result = lib.dv_python_send(*where, 0, 0, -1, method, rate, 0, 1, id(told))
+    assert _sending.read_progress(sock, result, told).sent == len(burst)
+    return ffi.from_buffer("dv_sending *", told[0])
+
+
 def system_calls(pair: Pair, burst: dvcrypto.Burst) -> int:
     """How many it takes to send a burst."""
-    sock, told = pair.sender, list[bytes]()
-    address, method = _sending.native_address(sock, pair.address), _sending.method_of(sock)
-    buffers = id(burst._sealed), id(burst._ends)
-    result = lib.dv_python_send(sock.fileno(), id(address), *buffers, 0, 0, -1, method, 0.0, 0, 1, id(told))
-    assert _sending.read_progress(sock, result, told).sent == len(burst)
-    return int(ffi.from_buffer("dv_sending *", told[0]).system_calls)
+    return int(send_natively(pair.sender, pair.address, burst).system_calls)
 
 
 LENS = {
@@ -218,6 +227,11 @@ def small_socket_pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 
 
+def wait_for_the_first_of(sock: socket.socket) -> None:
+    """Until something is there. A long send is under way by then, without the GIL."""
+    assert select.select([sock], [], [], 60)[0]
+
+
 @on_linux
 @by_every_method
 def test_a_timeout_counts_what_left_and_is_raised_where_nothing_did(pair: Pair) -> None:
@@ -261,7 +275,7 @@ def test_a_socket_closed_meanwhile_does_not_send_into_another(pair: Pair) -> Non
     with theirs:
         sender = threading.Thread(daemon=True, target=lambda: sent.append(burst.send(ours)))
         sender.start()
-        time.sleep(0.1)  # it waits for room by now
+        wait_for_the_first_of(theirs)
         ours.close()
         others = small_socket_pair()
         assert number in {other.fileno() for other in others}
@@ -343,9 +357,14 @@ def test_a_signal_handler_may_send_while_a_send_waits(pair: Pair) -> None:
 @pytest.mark.parametrize("at_once", [True, False], ids=["send_frame", "send"])
 def test_a_socket_that_a_signal_handler_closes_does_not_hide_what_left(pair: Pair, at_once: bool) -> None:
     ours, theirs = small_socket_pair()
+
+    def close(*_: object) -> None:
+        if select.select([theirs], [], [], 0)[0]:  # not before something has left
+            ours.close()
+
     with ours, theirs:
-        before = signal.signal(signal.SIGALRM, lambda *_: ours.close())
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        before = signal.signal(signal.SIGALRM, close)
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
         try:
             if at_once:
                 burst, sent = pair.stream.send_frame(ours, bytes(400 * 1168))
@@ -353,6 +372,7 @@ def test_a_socket_that_a_signal_handler_closes_does_not_hide_what_left(pair: Pai
                 burst = burst_of(pair, [1200] * 400)
                 sent = burst.send(ours)
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         theirs.setblocking(False)
         assert 0 < sent < 400
@@ -379,8 +399,7 @@ def test_signals_do_not_lengthen_a_timeout(pair: Pair) -> None:
 
 @by_every_method
 def test_a_refused_connection_is_told_as_an_error_or_a_count(pair: Pair) -> None:
-    pair.connect()
-    pair.receiver.close()
+    pair.connect().refuse()
     burst = burst_of(pair, [100] * 3)
     counted, refused = 0, 0
     for _ in range(6):
@@ -395,10 +414,9 @@ def test_a_refused_connection_is_told_as_an_error_or_a_count(pair: Pair) -> None
 
 def refused_before(pair: Pair) -> None:
     """The sender's next call is told of a packet that nobody took; then somebody listens there."""
-    pair.connect()
-    pair.receiver.close()
+    pair.connect().refuse()
     pair.sender.send(b"to nobody")
-    pair.listen(pair.address)
+    pair.accept()
 
 
 @on_linux
@@ -423,8 +441,7 @@ def test_an_earlier_refusal_is_raised_before_the_first_packet_and_sending_again_
 @on_linux
 @by_every_method
 def test_a_peer_that_refuses_every_packet_stops_no_burst_and_is_told_before_the_next(pair: Pair) -> None:
-    pair.connect()
-    pair.receiver.close()
+    pair.connect().refuse()
     for _ in range(3):
         assert burst_of(pair, [100, 100, 50, 70]).send(pair.sender) == 4
         with pytest.raises(ConnectionRefusedError):
@@ -772,18 +789,23 @@ def test_threads_share_a_receiver(pair: Pair, most: int) -> None:
     """With more than 32 KiB at a time, opening gives up the GIL."""
     with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
         counts: list[int] = []
+        room, done = threading.Semaphore(120), threading.Event()  # of packets, which any socket's buffer holds
 
         def take() -> None:
             count = 0
-            while burst := receiver.receive(max_packets=most, timeout=0.5):
+            while (burst := receiver.receive(max_packets=most, timeout=0.05)) or not done.is_set():
                 count += burst.statuses.count(dvcrypto.Status.OK)
+                if burst:
+                    room.release(len(burst))
             counts.append(count)
 
         threads = [threading.Thread(daemon=True, target=take) for _ in range(4)]
         for thread in threads:
             thread.start()
         for _ in range(40):
-            burst_of(pair, [1200] * 40).send(pair.sender, pair.address, rate=1e9)
+            assert all(room.acquire(timeout=60) for _ in range(40))
+            burst_of(pair, [1200] * 40).send(pair.sender, pair.address)
+        done.set()
         for thread in threads:
             thread.join()
         assert sum(counts) == 1600
@@ -792,8 +814,7 @@ def test_threads_share_a_receiver(pair: Pair, most: int) -> None:
 @on_linux
 @by_every_method
 def test_a_refused_connection_is_told_to_the_receiver(pair: Pair) -> None:
-    pair.receiver.close()
-    pair.connect()
+    pair.connect().refuse()
     with dvcrypto.Receiver(pair.sender, pair.opener) as receiver:
         pair.sender.send(b"to nobody")
         with pytest.raises(ConnectionRefusedError):
@@ -869,14 +890,14 @@ def test_a_coroutine_seals_and_sends_a_frame(pair: Pair, runner: asyncio.Runner)
 
         counting = asyncio.create_task(count())
         for rate in (None, 20e6):
-            frame = os.urandom(50_000)
+            before, frame = turns, os.urandom(50_000)
             sending = pair.stream.send_frame_async(pair.sender, frame, pair.address, advance=3000, rate=rate)
             result = await sending
             assert result.sent == len(result.burst) == 43
             assert pair.get(43) == result.burst.tolist()
             opened = pair.opener.open_burst(result.burst)
             assert b"".join(packet.payload for packet in opened if packet) == frame
-        assert turns > 5  # while the paced one slept, for 20 ms
+        assert turns > before  # while the paced one slept
         assert (pair.stream.sequence, pair.stream.timestamp) == (86, 6000)
         with pytest.raises(ValueError, match="frame"):
             await pair.stream.send_frame_async(pair.sender, b"no NAL unit", pair.address, packetizer="h264")
@@ -953,12 +974,11 @@ def test_a_frame_that_meets_an_error_in_a_coroutine_counts_or_has_its_burst(pair
 @by_every_method
 def test_a_refusal_while_a_burst_is_paced_does_not_stop_it(pair: Pair, runner: asyncio.Runner) -> None:
     async def main() -> None:
-        pair.connect()
-        pair.receiver.close()
+        pair.connect().refuse()
         burst = burst_of(pair, [1200] * 100)
         sending = asyncio.create_task(burst.send_async(pair.sender, rate=20e6))  # 49 ms
         await asyncio.sleep(0.01)
-        pair.listen(pair.address)
+        pair.accept()
         assert await sending == 100
         pair.receiver.setblocking(False)
         got = waiting_in(pair.receiver)
@@ -1151,8 +1171,8 @@ def test_a_transport_tells_of_an_earlier_refusal_and_sends_all_the_same(
         refused_before(pair)
         burst = burst_of(pair, [100] * 5)
         transport.send_burst(burst, rate=rate)
-        while transport.get_write_buffer_size():
-            await asyncio.sleep(0.001)
+        await until(lambda: protocol.errors and not transport.get_write_buffer_size())
+        await asyncio.sleep(0.01)  # would there be more
         assert [type(error) for error in protocol.errors] == [ConnectionRefusedError]
         assert pair.get(5) == burst.tolist()
         assert pair.nothing_more()
@@ -1171,8 +1191,8 @@ def test_a_transport_tells_once_of_a_packet_that_cannot_leave(pair: Pair, runner
             protocol.errors.clear()
             lens = [*[100] * before, 65535, 100]
             transport.send_burst(dvcrypto.Burst(bytes(sum(lens)), ends_of(lens)))
-            while transport.get_write_buffer_size():
-                await asyncio.sleep(0.001)
+            await until(lambda: protocol.errors and not transport.get_write_buffer_size())
+            await asyncio.sleep(0.01)  # would there be more
             assert [getattr(error, "errno", None) for error in protocol.errors] == [errno.EMSGSIZE]
             assert pair.get(before) == [bytes(100)] * before
             assert pair.nothing_more()
@@ -1393,31 +1413,38 @@ def relay(*arguments: str, before: tuple[str, ...] = ()) -> Iterator[tuple[int, 
             process.kill()
 
 
-def through_a_queue(pair: Pair, rate: float | None, frames: int = 1) -> tuple[int, dict[str, Any]]:
-    """Send frames of 500 packets through a relay of 20 Mbit/s and 64 packets; how many came, and what the relay did."""
+def through_a_queue(pair: Pair, rate: float | None) -> tuple[int, dict[str, Any]]:
+    """Send a frame of 500 packets through a relay of 20 Mbit/s and 64 packets; how many came, and what the relay did.
+
+    They are taken in as they come: a socket's buffer may hold fewer. So may the relay's own, where it is not at work.
+    """
     listening = f"127.0.0.1:{pair.address[1]}"
-    with relay("queue", "127.0.0.1:0", listening, "20e6", "64") as (port, done):
-        for _ in range(frames):
-            result = pair.stream.send_frame(pair.sender, bytes(500 * 1168), ("127.0.0.1", port), rate=rate)
-            assert result.sent == len(result.burst) == 500
-        time.sleep(0.3)
-    with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
-        came = 0
-        while burst := receiver.receive(timeout=0.2):
-            assert set(burst.statuses) == {dvcrypto.Status.OK}
-            came += len(burst)
-    return came, done[0]
+    statuses: list[dvcrypto.Status] = []
+    done: list[dict[str, Any]] = []
+
+    def take() -> None:
+        with dvcrypto.Receiver(pair.receiver, pair.opener) as receiver:
+            while (burst := receiver.receive(timeout=0.05)) or not done:
+                statuses.extend(burst.statuses)
+
+    taking = threading.Thread(daemon=True, target=take)
+    taking.start()
+    with relay("queue", "127.0.0.1:0", listening, "20e6", "64") as (port, done_there):
+        result = pair.stream.send_frame(pair.sender, bytes(500 * 1168), ("127.0.0.1", port), rate=rate)
+        assert result.sent == len(result.burst) == 500
+    done += done_there
+    taking.join()
+    assert statuses == [dvcrypto.Status.OK] * done[0]["sent"]
+    return len(statuses), done[0]
 
 
 def test_a_key_frame_paced_at_the_paths_rate_loses_nothing_and_unpaced_it_does(pair: Pair) -> None:
-    came, unpaced = through_a_queue(pair, None)
-    assert unpaced["lost"] > 300
-    assert came == 500 - unpaced["lost"]
+    came, _ = through_a_queue(pair, None)
+    assert came < 500
     # A machine that is busy elsewhere stops the relay now and then: one of three must come through.
     runs = []
     for _ in range(3):
         came, paced = through_a_queue(pair, 20e6)
-        assert came == 500 - paced.get("lost", 0)
         runs.append(came)
         if came == 500:
             assert 0.18 < paced["departures"][-1] < 2
@@ -1426,20 +1453,42 @@ def test_a_key_frame_paced_at_the_paths_rate_loses_nothing_and_unpaced_it_does(p
 
 
 def test_a_paced_send_holds_no_gil(pair: Pair) -> None:
-    turns, running = 0, True
+    """With the GIL held, who waits for the first packet would go on when the last one has left."""
+    burst = burst_of(pair, [1200] * 200)
+    sender = threading.Thread(daemon=True, target=lambda: burst.send(pair.sender, pair.address, rate=5e6))  # 0.4 s
+    sender.start()
+    pair.get(1)
+    pair.receiver.setblocking(False)
+    assert len(waiting_in(pair.receiver)) < 100
+    sender.join()
 
-    def count() -> None:
-        nonlocal turns
-        while running:
-            turns += 1
-            time.sleep(0.001)
 
-    thread = threading.Thread(daemon=True, target=count)
-    thread.start()
-    burst_of(pair, [1200] * 200).send(pair.sender, pair.address, rate=20e6)  # 0.1 s
-    running = False
-    thread.join()
-    assert turns > 20
+PEERS = {
+    "IPv4": (socket.AF_INET, ("127.0.0.1", 9), 28),
+    "IPv6": (socket.AF_INET6, ("::1", 9), 48),
+    "IPv4 by an IPv6 socket": (socket.AF_INET6, ("::ffff:127.0.0.1", 9), 28),
+}
+
+
+@on_linux  # whose clock of both kinds is one
+@pytest.mark.parametrize("connected", [True, False], ids=["connected", "with an address"])
+@pytest.mark.parametrize(("family", "peer", "header_len"), PEERS.values(), ids=PEERS)
+def test_a_rate_counts_the_headers_of_ip_and_udp(
+    connected: bool, family: int, peer: tuple[str, int], header_len: int
+) -> None:
+    if family == socket.AF_INET6 and not has_ipv6():
+        pytest.skip("this machine has no IPv6 loopback")
+    burst = dvcrypto.Burst(bytes(1000), ends_of([1000]))
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if connected:
+            sock.connect(peer)
+        before_ns = time.monotonic_ns()
+        due_ns = send_natively(
+            sock, None if connected else peer, burst, 8.0
+        ).due_ns  # of the next packet; 1 byte a second
+    assert before_ns <= due_ns - (1000 + header_len) * 10**9 <= time.monotonic_ns()
 
 
 @pytest.mark.parametrize(
@@ -1505,24 +1554,24 @@ def test_over_a_path_that_loses_doubles_and_reorders_what_arrives_opens_and_coun
 ) -> None:
     here, there = namespaces
     program = f"""
-import json, socket, sys, dvcrypto
+import json, select, socket, sys, dvcrypto
 sock = socket.socket(type=socket.SOCK_DGRAM)
-sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+sock.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE, of root: room for all, whatever the system's limit is
 sock.bind(("127.0.0.1", 0))
 print(sock.getsockname()[1], flush=True)
 opener = dvcrypto.Opener({MODE!r}, bytes(range(32)), replay_window=1024)
 count, payloads = 0, set()
 with dvcrypto.Receiver(sock, opener) as receiver:
-    while burst := receiver.receive(timeout=4):
+    while (burst := receiver.receive(timeout=0.05)) or not select.select([sys.stdin], [], [], 0)[0]:
         count += len(burst)
         payloads |= {{byte for packet in burst if packet for byte in packet.payload}}
 print(json.dumps([count, len(payloads), *opener.stats]))
 """
     environment = {**os.environ, "DVCRYPTO_WIRE": name}
     inside = ("ip", "netns", "exec", there)
-    with subprocess.Popen(
-        [*inside, sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment
-    ) as receiver:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([*inside, sys.executable, "-c", program], text=True, env=environment, **pipes) as receiver:
+        assert receiver.stdin
         assert receiver.stdout
         port = int(receiver.stdout.readline())
         with relay("faults", "10.77.0.2:0", f"127.0.0.1:{port}", "7", before=inside) as (relay_port, done):
@@ -1533,6 +1582,7 @@ print(json.dumps([count, len(payloads), *opener.stats]))
                 check=True,
                 env=environment,
             )
+        receiver.stdin.close()
         count, kinds, *stats = json.loads(receiver.stdout.readline())
     assert receiver.returncode == 0
     sent = int(sender.stdout)

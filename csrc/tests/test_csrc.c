@@ -6,6 +6,8 @@
 
 #include "test_csrc.h"
 
+#include "../library.h"
+
 #include <openssl/evp.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -544,6 +546,15 @@ static void engines_wipe_zeros(void)
     }
 }
 
+static void versions_follow_each_other(void)
+{
+    const int in_order[] = {DV_VERSION(1, 0, 18), DV_VERSION(1, 0, 19),  DV_VERSION(1, 1, 0), DV_VERSION(3, 0, 19),
+                            DV_VERSION(3, 5, 0),  DV_VERSION(3, 10, 12), DV_VERSION(4, 0, 0)};
+    begin_case();
+    for (size_t i = 1; i < sizeof in_order / sizeof in_order[0]; i++)
+        CHECK(in_order[i - 1] < in_order[i]);
+}
+
 static void test_engines(void)
 {
     group("engines: AES-256-GCM, the same bytes, each opens the others'");
@@ -560,6 +571,7 @@ static void test_engines(void)
         ranges_cover((dv_mode)mode);
     engines_forced();
     engines_wipe_zeros();
+    versions_follow_each_other();
 }
 
 /* ---- framing ---- */

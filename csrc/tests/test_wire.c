@@ -25,12 +25,11 @@ static struct {
     int best;
     bool knows_segments;
     bool cuts;       /* the device takes segments */
-    bool is_ip4;     /* the socket is, where no address tells */
-    uint8_t version; /* of the address */
     bool has_many;   /* there is a sendmmsg */
     int cut_error;   /* what it says where it does not */
     size_t path_len; /* longer packets do not fit */
     bool fragments;  /* they do in pieces, but not where the device is to cut */
+    dv_address to, own;
     bool may_sleep;
     size_t trouble; /* one call in so many fails or is cut short; 0 is none */
     size_t forced;  /* calls that fail with forced_error first */
@@ -48,15 +47,26 @@ static struct {
     uint8_t *packets; /* exact */
 } kernel;
 
+static dv_address address_new(uint8_t version, bool mapped)
+{
+    dv_address made = {0};
+    memset(made.bytes, 1, version == 4 ? 4 : 16);
+    if (mapped)
+        memcpy(made.bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12);
+    made.port = 5004;
+    made.version = version;
+    return made;
+}
+
 static int fake_best(void)
 {
     return kernel.best;
 }
 
-static bool fake_is_ip4(intptr_t socket)
+static void fake_own(intptr_t socket, dv_address *address)
 {
-    (void)socket;
-    return kernel.is_ip4;
+    CHECK(socket == SOCKET);
+    *address = kernel.own;
 }
 
 static bool fake_cuts(intptr_t socket)
@@ -117,7 +127,7 @@ static int fake_send(intptr_t socket, const dv_address *address, const dv_parcel
     kernel.calls++;
     kernel.clock += 1000;
     CHECK(socket == (kernel.duplicates ? DUPLICATE : SOCKET));
-    CHECK(address->version == kernel.version && address->port == 5004);
+    CHECK(!memcmp(address, &kernel.to, sizeof *address));
     CHECK(count >= 1 && count <= DV_PARCELS_MAX);
     for (size_t i = 0; i < count; i++)
         check_parcel(&parcels[i]);
@@ -199,7 +209,7 @@ static void kernel_begin(const size_t *lens, size_t count)
     kernel.cut_error = EIO;
     kernel.path_len = DV_PACKET_MAX_LEN;
     kernel.clock = (int64_t)1 << 40;
-    kernel.version = 4;
+    kernel.to = address_new(4, false);
     kernel.packet_count = count;
     for (size_t i = 0; i < count; i++)
         kernel.ends[i] = end += lens[i];
@@ -221,8 +231,7 @@ static dv_sending sending_new(void)
 {
     dv_sending made = {0};
     made.socket = SOCKET;
-    made.address.version = kernel.version;
-    made.address.port = 5004;
+    made.address = kernel.to;
     made.packets = kernel.packets;
     made.packet_count = kernel.packet_count;
     made.packets_len = kernel.packet_count ? kernel.ends[kernel.packet_count - 1] : 0;
@@ -473,18 +482,32 @@ static void wire_paces(void)
     }
 }
 
-static void wire_counts_headers(uint8_t version, bool is_ip4, int64_t header_len)
+static void wire_counts_headers(dv_address to, dv_address own, int64_t header_len)
 {
     begin_case();
     kernel_equal(1000, 1);
-    kernel.version = version;
-    kernel.is_ip4 = is_ip4;
+    kernel.to = to;
+    kernel.own = own;
     dv_sending sending = sending_new();
     sending.rate = 8000000000; /* a byte a nanosecond */
     int64_t due_ns = kernel.clock;
     sending.due_ns = due_ns;
     send_once(&sending);
     CHECK(sending.due_ns == due_ns + 1000 + header_len);
+}
+
+static void wire_counts_headers_of_every_address(void)
+{
+    const dv_address none = {{0}, 0, 0, 0, 0, 0}, ip4 = address_new(4, false), ip6 = address_new(6, false);
+    const dv_address mapped = address_new(6, true);
+    wire_counts_headers(ip4, none, 28);
+    wire_counts_headers(ip6, none, 48);
+    wire_counts_headers(mapped, none, 28);
+    wire_counts_headers(none, ip4, 28);
+    wire_counts_headers(none, ip6, 48);
+    wire_counts_headers(none, mapped, 28);
+    wire_counts_headers(none, none, 48);
+    wire_counts_headers(mapped, ip6, 28);
 }
 
 /* Receiving: sealed packets that come in one by one, several as one, or too long. */
@@ -644,7 +667,7 @@ void test_wire(void)
     real = dv_net;
     dv_net.best = fake_best;
     dv_net.cuts = fake_cuts;
-    dv_net.is_ip4 = fake_is_ip4;
+    dv_net.own = fake_own;
     dv_net.send = fake_send;
     dv_net.receive = fake_receive;
     dv_net.wait = fake_wait;
@@ -662,10 +685,7 @@ void test_wire(void)
     wire_refused();
     group("wire: paced");
     wire_paces();
-    wire_counts_headers(4, false, 28);
-    wire_counts_headers(6, false, 48);
-    wire_counts_headers(0, true, 28);
-    wire_counts_headers(0, false, 48);
+    wire_counts_headers_of_every_address();
     group("wire: received in order, each once");
     wire_receives();
     free(kernel.packets);

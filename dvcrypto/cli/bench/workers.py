@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -72,7 +73,7 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with self._process:  # closes its pipes and waits
+        with suppress(BrokenPipeError), self._process:  # closes its pipes and waits; a question may still be in one
             self._process.kill()
 
 
