@@ -39,6 +39,9 @@ static const dv_engine *const engines[] = {
 
 #define ENGINE_COUNT (sizeof engines / sizeof engines[0])
 
+/* Of the stack, how deep the libraries reach: what compilers put aside there, of keys too, the libraries do not wipe. */
+#define STACK_LEN 8192
+
 static dv_choice chosen[DV_MODE_COUNT];
 
 static size_t key_index_of(dv_mode mode, const dv_engine *engine)
@@ -140,6 +143,7 @@ void dv_cipher_wipe(dv_cipher *cipher)
         if (cipher->choice.ranges[i].key_index == i)
             cipher->choice.ranges[i].engine->wipe(&cipher->keys[i]);
     sodium_memzero(cipher->keys, sizeof cipher->keys);
+    sodium_stackzero(STACK_LEN);
 }
 
 /* What serves this length, made ready to work. */
