@@ -180,6 +180,7 @@ $(VENV)/.fuzz: $(VENV)/.ready
 	@touch $@
 
 $(VENV)/.nox: $(VENV)/.ready
+	@PYTHON=$(PYTHON) scripts/install_system_packages.sh dropin
 	@$(BIN)/python -m pip install --quiet --group dropin
 	@touch $@
 

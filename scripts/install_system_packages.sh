@@ -1,8 +1,8 @@
 #!/bin/sh
 # Install what the build needs from the system, and only what is missing: a C compiler, pkg-config, the headers of libsodium,
 # OpenSSL and Python, and Python's venv. With the argument "fuzz" also clang with libFuzzer and its sanitizers, with "wheel" Perl,
-# which configures the OpenSSL that a wheel carries; any other argument is a tool whose package has its name. Where there is no
-# apt-get, say what is missing and how to install it.
+# which configures the OpenSSL that a wheel carries, with "dropin" the libopus without which interactions.py plays nothing; any
+# other argument is a tool whose package has its name. Where there is no apt-get, say what is missing and how to install it.
 set -eu
 
 python=${PYTHON:-python3}
@@ -50,6 +50,9 @@ for wanted in "$@"; do
         need clang command -v "${FUZZ_CC:-clang}"
         need libclang-rt-dev links_fuzzer
         ;;
+    dropin)
+        need libopus0 "$python" -c 'import ctypes.util, sys; sys.exit(ctypes.util.find_library("opus") is None)'
+        ;;
     wheel)
         need perl perl -MFindBin -MFile::Copy -e 1
         ;;
@@ -71,6 +74,7 @@ For fuzzing (clang, libclang-rt-dev), besides:
   Fedora, RHEL:  sudo dnf install clang compiler-rt
   Alpine:        sudo apk add clang compiler-rt
   macOS:         brew install llvm, and FUZZ_CC="$(brew --prefix llvm)/bin/clang" as Apple's clang has no libFuzzer
+For the tests of the libraries that dvcrypto drops in (libopus0), besides, on all three: the package opus
 TXT
     exit 1
 fi
